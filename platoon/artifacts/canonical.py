@@ -1,0 +1,47 @@
+"""Canonical JSON: one value, one sequence of bytes.
+
+UTF-8, keys sorted by code point, one space of indentation so that files differ well, LF at the end, no escapes of non-ASCII text.
+NaN and infinities are refused, and so is a key that is no string: both have no JSON form that reads back as written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from platoon.errors import ConfigError, Problem
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """The canonical form of a JSON value, ended by LF. Raises ValueError or TypeError for what JSON cannot hold."""
+    _refuse_other_keys(value)
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1, separators=(",", ": "))
+    return text.encode("utf-8") + b"\n"
+
+
+def canonical_digest(value: Any) -> str:
+    """`sha256:<hex>` of the canonical form."""
+    return f"sha256:{hashlib.sha256(canonical_bytes(value)).hexdigest()}"
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The value of a JSON file, or a ConfigError that names the file and `what` it should have been."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(Problem(f"no such {what}", file=str(path))) from None
+    except (ValueError, OSError) as error:
+        raise ConfigError(Problem(f"not a readable {what}: {error}", file=str(path))) from error
+
+
+def _refuse_other_keys(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"canonical JSON has string keys only, got {key!r}")
+            _refuse_other_keys(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_other_keys(item)

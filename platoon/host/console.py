@@ -1,0 +1,90 @@
+"""What a command tells a person while it works.
+
+On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere plain lines are written, one at each
+change and otherwise one a minute. `--log-file` gets plain lines in every case. Progress goes to standard error: standard output is
+for results.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+QUIET_LINE_S = 60.0
+
+
+class Console:
+    """Tells stages and progress; safe to call from any thread.
+
+    stream: where a person looks, standard error by default; a status line is drawn only when it is a terminal.
+    log_file: plain lines with times are appended there too.
+    """
+
+    def __init__(self, stream: IO[str] | None = None, log_file: Path | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._log = self._open_log(log_file)
+        self._lock = threading.Lock()
+        self._status: Any = None
+        self._last_line_at = float("-inf")
+        self._last_stage = ""
+        if self._stream.isatty():
+            from rich.console import Console as RichConsole
+
+            self._rich: RichConsole | None = RichConsole(file=self._stream)
+        else:
+            self._rich = None
+
+    def say(self, text: str) -> None:
+        """One line that stays."""
+        with self._lock:
+            self._write(text)
+
+    def progress(self, stage: str, detail: str = "", waiting_for: str = "") -> None:
+        """The stage, where it is, and what it waits for. A line where the stage changed or a minute went by."""
+        text = stage + (f": {detail}" if detail else "") + (f" (waiting for {waiting_for})" if waiting_for else "")
+        with self._lock:
+            now = time.monotonic()
+            if self._rich is not None:
+                if self._status is None:
+                    self._status = self._rich.status(text)
+                    self._status.start()
+                else:
+                    self._status.update(text)
+            if stage != self._last_stage or now - self._last_line_at >= QUIET_LINE_S:
+                self._last_stage, self._last_line_at = stage, now
+                self._write(text, screen=self._rich is None)
+
+    def close(self) -> None:
+        """Ends the status line and the log file."""
+        with self._lock:
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+
+    def __enter__(self) -> Console:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _write(self, text: str, screen: bool = True) -> None:
+        if screen:
+            if self._rich is not None:
+                self._rich.print(text, markup=False, highlight=False)
+            else:
+                print(text, file=self._stream, flush=True)  # noqa: T201  because this is the one place that prints
+        if self._log is not None:
+            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=self._log, flush=True)  # noqa: T201
+
+    @staticmethod
+    def _open_log(path: Path | None) -> IO[str] | None:
+        if path is None:
+            return None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a", encoding="utf-8")

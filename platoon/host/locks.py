@@ -1,0 +1,32 @@
+"""Advisory file locks that end with their holder (`flock`): waiting is bounded and says for what."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from platoon.errors import HeldError
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout_s: float, what: str) -> Iterator[None]:
+    """Holds an exclusive lock on `path` (made when missing). Raises HeldError after `timeout_s` seconds, naming `what`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise HeldError(f"{path}: {what} is held by another process; try again when it is done") from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
