@@ -78,9 +78,9 @@ class Console:
             if self._rich is not None:
                 self._rich.print(text, markup=False, highlight=False)
             else:
-                print(text, file=self._stream, flush=True)  # noqa: T201  because this is the one place that prints
+                print(text, file=self._stream, flush=True)
         if self._log is not None:
-            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=self._log, flush=True)  # noqa: T201
+            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=self._log, flush=True)
 
     @staticmethod
     def _open_log(path: Path | None) -> IO[str] | None:

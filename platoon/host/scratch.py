@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from platoon.errors import PlatoonError
@@ -28,10 +29,8 @@ def private_dir(name: str, parent: Path | None = None) -> Path:
     """`<scratch>/<name>-<uid>`, made with mode 0700. Raises PlatoonError when it is not ours alone."""
     path = (parent or node_scratch()) / f"{name}-{os.getuid()}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    with suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
     check_private(path)
     return path
 

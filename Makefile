@@ -1,0 +1,1 @@
+# The five commands of the project; CONTRIBUTING.md explains them.

@@ -1,0 +1,55 @@
+"""Entry point: finds the command, runs it, turns errors into one clear text and an exit code of `platoon.exits`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from platoon import exits
+from platoon.errors import PlatoonError
+
+# Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name.
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"platoon.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="platoon")
+def platoon() -> None:
+    """Train systems of LLM agents on sandboxed tasks, reproducibly."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line and exits with a code of `platoon.exits`."""
+    try:
+        platoon.main(args=arguments, standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        sys.exit(exits.INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(exits.USAGE)
+    except PlatoonError as error:
+        click.echo(f"platoon: {error}", err=True)
+        sys.exit(error.exit_code)
+    sys.exit(exits.DONE)
