@@ -39,7 +39,7 @@ class RolloutSource(Protocol):
         ...
 
     def committed(self, fates: Mapping[DrawKey, Fate]) -> None:
-        """Says what became of groups a step took; from here on a capture leaves them out. Raises ValueError for a draw not taken."""
+        """Says what became of groups a step took; from here on a capture leaves them out. ValueError for one not taken."""
         ...
 
     def step_started(self) -> None:

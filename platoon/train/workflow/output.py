@@ -18,7 +18,7 @@ class MemberOutcome:
     """One rollout of a group.
 
     status: how its root ended. reward: the primary reward of a scored root, else None. rewards: every component.
-    reward_key: name of the primary reward, empty when there is none. trainable: it returned a result whose root was not interrupted.
+    reward_key: name of the primary reward, empty when there is none. trainable: it has a result and a measured root.
     tokens: `prompt` and `completion`, logical counts per call. seconds: by stage. versions: oldest and newest policy version
     that sampled, per policy. straggler: cancelled by the straggler policy, so censored rather than judged.
     """
