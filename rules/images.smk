@@ -15,11 +15,11 @@ rule image_map:
     message:
         "map the images of {wildcards.unit}"
     shell:
-        "exec {params.platoon} image-map --plan {input.plan:q} --out {output:q}"
+        "exec {params.platoon} image-map {input.plan:q} --out {output:q}"
         " --site {resources.platoon_site:q} --log-file {log:q}"
 
 
 rule prepare:
     """Everything that training and evaluating will read, and nothing of either."""
     input:
-        collect("<results>/{unit}/inputs/image_map.json", unit=RECIPE.units()),
+        collect("<results>/{unit}/inputs/image_map.json", unit=UNITS),

@@ -5,7 +5,7 @@
 rule resolve:
     """Resolves a unit's configuration to canonical form."""
     input:
-        lambda wildcards: RECIPE.config_files(wildcards.unit),
+        lambda wildcards: config_files(config_path(wildcards.unit)),
     output:
         "<results>/{unit}/inputs/config.yaml",
     log:
@@ -13,7 +13,7 @@ rule resolve:
     localrule: True
     params:
         platoon=PLATOON,
-        config=lambda wildcards: RECIPE.config_path(wildcards.unit),
+        config=lambda wildcards: config_path(wildcards.unit),
     message:
         "resolve {wildcards.unit}"
     shell:
@@ -24,7 +24,7 @@ rule resolve:
 rule lock:
     """Locks the datasets of a unit: contents into the site's cache, their digests into the lock."""
     input:
-        lambda wildcards: RECIPE.dataset_files(wildcards.unit),
+        lambda wildcards: data_files(config_path(wildcards.unit)),
         config="<results>/{unit}/inputs/config.yaml",
     output:
         "<results>/{unit}/inputs/datasets.lock.json",
@@ -35,11 +35,11 @@ rule lock:
         runtime="1h",
     params:
         platoon=PLATOON,
-        source=lambda wildcards: RECIPE.config_path(wildcards.unit),
+        base=lambda wildcards: Path(config_path(wildcards.unit)).parent,
     message:
         "lock the datasets of {wildcards.unit}"
     shell:
-        "exec {params.platoon} lock {params.source:q} --config {input.config:q} --out {output:q}"
+        "exec {params.platoon} lock {input.config:q} --base {params.base:q} --out {output:q}"
         " --site {resources.platoon_site:q} --log-file {log:q}"
 
 
@@ -58,5 +58,5 @@ checkpoint plan:
     message:
         "plan the images of {wildcards.unit}"
     shell:
-        "exec {params.platoon} plan --config {input.config:q} --lock {input.lock:q} --out {output:q}"
+        "exec {params.platoon} plan {input.config:q} --datasets {input.lock:q} --out {output:q}"
         " --site {resources.platoon_site:q} --log-file {log:q}"

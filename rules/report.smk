@@ -27,7 +27,7 @@ rule write_report:
     output:
         page=report("<results>/report.html", category="report"),
         figures=report(
-            collect("<results>/figures/{figure}.svg", figure=RECIPE.figures()),
+            collect("<results>/figures/{figure}.svg", figure=FIGURES),
             category="figures",
         ),
     log:

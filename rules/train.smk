@@ -9,8 +9,8 @@ rule train_run:
         lock="<results>/{run}/inputs/datasets.lock.json",
         images="<results>/{run}/inputs/image_map.json",
         parent=branch(
-            lambda wildcards: RECIPE.parent(wildcards.run) is not None,
-            then=lambda wildcards: f"<results>/{RECIPE.parent(wildcards.run)}/train.json",
+            lambda wildcards: parent_of(wildcards.run) is not None,
+            then=lambda wildcards: f"<results>/{parent_of(wildcards.run)}/train.json",
         ),
     output:
         "<results>/{run}/train.json",
@@ -22,7 +22,7 @@ rule train_run:
         runtime="12h",
     params:
         platoon=PLATOON,
-        source=lambda wildcards: RECIPE.config_path(wildcards.run),
+        source=lambda wildcards: config_path(wildcards.run),
         inputs=subpath(input.config, parent=True),
         parent=lambda wildcards, input: (
             f"--from {shlex.quote(str(input.parent))}" if input.get("parent") else ""
@@ -52,7 +52,7 @@ rule evaluate:
         runtime="2h",
     params:
         platoon=PLATOON,
-        source=lambda wildcards: RECIPE.config_path(f"eval-{wildcards.evaluation}"),
+        source=lambda wildcards: config_path(f"eval-{wildcards.evaluation}"),
         inputs=subpath(input.config, parent=True),
     message:
         "evaluate {wildcards.run}: {wildcards.evaluation}"
@@ -65,10 +65,13 @@ rule evaluate:
 rule train_all:
     """The receipts of all runs."""
     input:
-        collect("<results>/{run}/train.json", run=RECIPE.runs()),
+        collect("<results>/{run}/train.json", run=RECIPE.runs),
 
 
 rule eval:
     """The receipts of all evaluations, and of the runs they evaluate."""
     input:
-        [f"<results>/{of}/eval-{name}.json" for name, of in RECIPE.evaluations()],
+        [
+            f"<results>/{item.of}/eval-{name}.json"
+            for name, item in RECIPE.evaluations.items()
+        ],
