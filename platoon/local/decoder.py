@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from platoon.local.draws import draw
-from platoon.local.model import Rotary, Weights, hidden_states, logits_of, rotate, vocabulary_bias
+from platoon.local.model import Rotary, Weights, head_norm, hidden_states, logits_of, rotate, vocabulary_bias
 from platoon.local.sequences import Sequence
 from platoon.local.shapes import ModelShape
 
@@ -200,8 +200,9 @@ class DecodePool:
         for index, layer in enumerate(views.layers):
             normed = F.rms_norm(x, (shape.hidden,), layer.attn_norm, shape.norm_epsilon)
             q, k, v = F.linear(normed, layer.qkv).split([q_size, kv_size, kv_size], dim=-1)
-            q = rotate(q.view(rows, shape.heads, shape.head_dim), cos, sin)
-            k = rotate(k.view(rows, shape.kv_heads, shape.head_dim), cos, sin)
+            q = head_norm(shape, q.view(rows, shape.heads, shape.head_dim), layer.q_norm)
+            k = head_norm(shape, k.view(rows, shape.kv_heads, shape.head_dim), layer.k_norm)
+            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
             keys, values = self._keys[index, :rows], self._values[index, :rows]
             keys[row_R, :, position_R] = k
             values[row_R, :, position_R] = v.view(rows, shape.kv_heads, shape.head_dim)

@@ -1,12 +1,12 @@
 """The transformer itself, as functions over one flat parameter vector.
 
-RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied embeddings, float32 throughout. Two ways through it exist and agree to
+RMSNorm (also of queries and keys within a head), rotary positions, grouped-query attention, SwiGLU, tied embeddings, float32 throughout. Two ways through it exist and agree to
 about 1e-6: `hidden_states` over whole sequences (learning, prefill) and `decoder.DecodePool.step` over one token of many sequences.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ class Layer:
 
     attn_norm: Tensor
     qkv: Tensor
+    q_norm: Tensor
+    k_norm: Tensor
     out: Tensor
     mlp_norm: Tensor
     gate_up: Tensor
@@ -56,7 +58,7 @@ def views_of(shape: ModelShape, flat: Tensor) -> Views:
     """Cuts a flat vector of `shape.parameter_count` floats into parameters; differentiable."""
     parts = flat.split([piece.size for piece in shape.slices])
     tensors = [part.view(piece.shape) for part, piece in zip(parts, shape.slices, strict=True)]
-    per_layer = 6
+    per_layer = len(fields(Layer))
     layers = tuple(Layer(*tensors[1 + per_layer * i : 1 + per_layer * (i + 1)]) for i in range(shape.layers))
     return Views(tensors[0], layers, tensors[-1])
 
@@ -77,6 +79,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turns the last dimension of `x` by the angles of its position; `cos` and `sin` broadcast against it."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def head_norm(shape: ModelShape, x: Tensor, weight: Tensor) -> Tensor:
+    """Norms queries or keys within each head, the last dimension."""
+    return F.rms_norm(x, (shape.head_dim,), weight, shape.norm_epsilon)
 
 
 def vocabulary_bias(shape: ModelShape) -> Tensor:
@@ -101,8 +108,9 @@ def hidden_states(
     for layer in views.layers:
         normed = F.rms_norm(x, (shape.hidden,), layer.attn_norm, shape.norm_epsilon)
         q, k, v = F.linear(normed, layer.qkv).split([q_size, kv_size, kv_size], dim=-1)
-        q = rotate(q.view(batch, length, shape.heads, shape.head_dim).transpose(1, 2), cos, sin)
-        k = rotate(k.view(batch, length, shape.kv_heads, shape.head_dim).transpose(1, 2), cos, sin)
+        q = head_norm(shape, q.view(batch, length, shape.heads, shape.head_dim), layer.q_norm)
+        k = head_norm(shape, k.view(batch, length, shape.kv_heads, shape.head_dim), layer.k_norm)
+        q, k = rotate(q.transpose(1, 2), cos, sin), rotate(k.transpose(1, 2), cos, sin)
         v = v.view(batch, length, shape.kv_heads, shape.head_dim).transpose(1, 2)
         if keep_cache:
             cache.append((k, v))

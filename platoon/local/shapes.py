@@ -66,6 +66,8 @@ class ModelShape:
             plan += [
                 (f"layers.{layer}.attn_norm", (self.hidden,), "attn"),
                 (f"layers.{layer}.qkv", (qkv_rows, self.hidden), "attn"),
+                (f"layers.{layer}.q_norm", (self.head_dim,), "attn"),
+                (f"layers.{layer}.k_norm", (self.head_dim,), "attn"),
                 (f"layers.{layer}.out", (self.hidden, self.hidden), "attn"),
                 (f"layers.{layer}.mlp_norm", (self.hidden,), "mlp"),
                 (f"layers.{layer}.gate_up", (2 * self.mlp, self.hidden), "mlp"),
