@@ -11,7 +11,9 @@ from platoon import exits
 from platoon.errors import PlatoonError
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "local": ("local", "the embedded Tinker-compatible service"),
+}
 
 
 class LazyGroup(click.Group):
