@@ -31,10 +31,13 @@ def client(service: LocalServiceProcess) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def rest(service: LocalServiceProcess) -> Any:
+def rest(service: LocalServiceProcess) -> Iterator[Any]:
+    """The SDK's REST client. It shares a holder for the life of the process, which is closed here for its open sockets."""
     import tinker
 
-    return tinker.RestClient(base_url=service.base_url, api_key=service.api_key)
+    opened = tinker.RestClient(base_url=service.base_url, api_key=service.api_key)
+    yield opened
+    opened.holder.run_coroutine_threadsafe(opened.holder.aclose()).result(10)
 
 
 @pytest.fixture

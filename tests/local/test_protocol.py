@@ -315,7 +315,7 @@ def test_a_failed_operation_says_whose_fault_it_is(client: Any, tokens: list[int
     bad = types.Datum(ints([5, 6]), {"target_tokens": [6, 900], "weights": [1.0, 1.0]})
     with pytest.raises(tinker.RequestFailedError) as failure:
         trainer.forward_backward([bad], "cross_entropy").result()
-    assert failure.value.category == tinker.RequestErrorCategory.User
+    assert str(failure.value.category) == "user"
     assert trainer.forward([chat(tokens)], "cross_entropy").result().metrics["loss:sum"] > 0
 
 
