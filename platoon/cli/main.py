@@ -14,6 +14,7 @@ from platoon.errors import PlatoonError
 COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write the report page from receipts"),
     "show": ("show", "show the headline figures of a results folder"),
+    "local": ("local", "the embedded Tinker-compatible service"),
 }
 
 
