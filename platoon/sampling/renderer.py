@@ -1,7 +1,7 @@
 """What turns messages into prompt tokens and sampled tokens into a reply.
 
-A renderer is a pure function of its construction: the same request always gives the same tokens, whatever was rendered before. Parsing
-never raises on what a model wrote, and never hides a part of it: text that looks like a tool call and is none comes back as unparsed.
+A renderer is a pure function of its construction: the same request always gives the same tokens, whatever was rendered before.
+Parsing never raises on what a model wrote, and hides no part of it: text that looks like a tool call and is none is unparsed.
 """
 
 from __future__ import annotations

@@ -79,15 +79,14 @@ def choose_parser(
 ) -> ReplyParser:
     """The parser of `tool_call_parser: <setting>`.
 
-    render_probe(reasoning): (reply text, begins in reasoning) of the probe turn as the policy would sample it, None when the template
-    cannot write one. where: names the model in messages. Raises ConfigError when nothing named or found reads the template.
+    render_probe(reasoning): (reply text, begins in reasoning) of the probe turn as the policy would sample it, None when the
+    template cannot write one. where: names the model in messages. Raises ConfigError when nothing named or found reads the template.
     """
     name = ALIASES.get(setting, setting)
     if name != "auto":
         if name not in PARSERS:
-            raise ConfigError(
-                Problem(f"{setting!r} is none of auto, {', '.join(sorted(PARSERS))}", key="renderer_kwargs.tool_call_parser")
-            )
+            rule = f"{setting!r} is none of auto, {', '.join(sorted(PARSERS))}"
+            raise ConfigError(Problem(rule, key="renderer_kwargs.tool_call_parser"))
         return PARSERS[name](tags)
     if not renders_tools:
         log.warning("%s: the chat template renders no tools, so replies are read without tool calls", where)

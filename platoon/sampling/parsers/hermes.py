@@ -1,8 +1,8 @@
 """`hermes`: calls are JSON objects `{"name": ..., "arguments": {...}}` between `<tool_call>` and `</tool_call>`.
 
-The JSON decides where a call ends, so a string may hold the closing tag. Read with leniency, and marked so: a missing closing tag, raw
-line breaks in strings, arguments given as JSON text, `parameters` for `arguments`, no arguments at all, further keys. Every other
-block is unparsed, from its opening tag up to its closing tag or the next opening one. Time is linear in the text.
+The JSON decides where a call ends, so a string may hold the closing tag. Read with leniency, and marked so: a missing closing tag,
+raw line breaks in strings, arguments given as JSON text, `parameters` for `arguments`, no arguments at all, further keys. Every
+other block is unparsed, from its opening tag up to its closing tag or the next opening one. Time is linear in the text.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Settings (`renderer_kwargs`): enable_thinking, preserve_thinking, reasoning_effort, chat_template_kwargs, tool_call_parser
 (`auto` | `hermes` | `none`), reasoning_tags (`auto` | `none` | pair).
 
-With a template that writes a reply back as it was sampled, the prompt of call n+1 begins with prompt and completion of call n, token for
-token: `RenderRequest.continues_T` keeps the sampled tokens where the text agrees.
+With a template that writes a reply back as it was sampled, the prompt of call n+1 begins with prompt and completion of call n,
+token for token: `RenderRequest.continues_T` keeps the sampled tokens where the text agrees.
 """
 
 from __future__ import annotations

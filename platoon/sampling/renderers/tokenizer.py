@@ -1,4 +1,4 @@
-"""The files of a tokenizer directory: `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`, `generation_config.json`."""
+"""A tokenizer directory: `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`, `generation_config.json`."""
 
 from __future__ import annotations
 
