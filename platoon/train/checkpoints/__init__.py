@@ -1,0 +1,1 @@
+"""What a run writes so that a later start goes on exactly where it stopped."""
