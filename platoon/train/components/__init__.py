@@ -1,0 +1,1 @@
+"""Parts of a run that a configuration names: task samplers and credit estimators."""

@@ -1,0 +1,111 @@
+"""The whole configuration of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from platoon.config.model import ConfigModel
+from platoon.errors import Problem
+from platoon.sampling.model_spec import ModelSpec
+from platoon.train.config_defs import rules
+from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
+from platoon.train.config_defs.training import (
+    AdamParams,
+    CheckpointConfig,
+    StatsConfig,
+    TrainConfig,
+    TrainingEvalConfig,
+    WatchdogConfig,
+)
+from platoon.train.config_defs.values import MAIN, Count, PolicyId
+
+SAMPLE_TIMEOUT_S = 600.0
+
+
+class RunConfig(ConfigModel):
+    """A training configuration. trainer_options are read by the trainer named; `seed` and `deterministic` by the whole run."""
+
+    train: TrainConfig
+    trainer: Literal["rl", "sft"] = "rl"
+    trainer_options: dict[str, Any] = Field(default_factory=dict)
+    log_path: str | None = None
+    tinker_base_url: str | None = None
+    environments: list[EnvironmentConfig] = Field(default_factory=list)
+    policies: dict[PolicyId, PolicyConfig] = Field(default_factory=dict)
+    agents: AgentsConfig = AgentsConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    eval: TrainingEvalConfig = TrainingEvalConfig()
+    stats: StatsConfig = StatsConfig()
+    watchdog: WatchdogConfig = WatchdogConfig()
+    seed: Count = 0
+    deterministic: bool = False
+
+    def checks(self) -> Iterator[Problem]:
+        """Every broken rule between keys; run on load and again when training starts."""
+        yield from rules.plan_problems(self.train, self.trainer)
+        yield from rules.entry_problems(self.train, self.environments, self.trainer)
+        yield from rules.policy_problems(self.train, self.policies, self.agents, self.trainer)
+        yield from rules.checkpoint_problems(self.train, self.checkpoint, self.environments, self.policies, self.trainer)
+        if self.deterministic:
+            yield from rules.determinism_problems(self.train, self.environments, self.policies, self.trainer)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """Ids of the trained policies, `main` first, the others in the order of the file."""
+        return (MAIN, *(name for name, policy in self.policies.items() if policy.trainable))
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        return tuple(name for name, policy in self.policies.items() if not policy.trainable)
+
+    def model_spec(self, policy: str) -> ModelSpec:
+        """The frozen value that trainer, gateway and evaluation share. Raises KeyError for an unknown policy."""
+        train = self.train
+        own = PolicyConfig() if policy == MAIN else self.policies[policy]
+        model, renderer = own.model_name or train.model_name, own.renderer_name or train.renderer_name
+        same_renderer = own.renderer_name is None and own.model_name is None
+        kwargs = own.renderer_kwargs if own.renderer_kwargs is not None else (train.renderer_kwargs if same_renderer else {})
+        return ModelSpec(
+            model,
+            renderer,
+            dict(kwargs),
+            own.context_window_length or train.context_window_length,
+            own.sample_timeout_seconds or train.sample_timeout_seconds or SAMPLE_TIMEOUT_S,
+            own.tinker_base_url or self.tinker_base_url,
+        )
+
+    def optimizer_of(self, policy: str) -> AdamParams:
+        own = self.policies.get(policy)
+        return own.optimizer if own is not None and own.optimizer is not None else self.train.optimizer
+
+    def loss_of(self, policy: str) -> tuple[str, dict[str, float]]:
+        """Loss and its settings; another loss than `train:`'s does not take over `train:`'s settings."""
+        own = self.policies.get(policy)
+        if own is None:
+            return self.train.loss_fn, dict(self.train.loss_fn_config)
+        loss = own.loss_fn or self.train.loss_fn
+        if own.loss_fn_config is not None:
+            return loss, dict(own.loss_fn_config)
+        return loss, dict(self.train.loss_fn_config) if loss == self.train.loss_fn else {}
+
+    def lora_rank_of(self, policy: str) -> int:
+        own = self.policies.get(policy)
+        return own.lora_rank if own is not None and own.lora_rank is not None else self.train.lora_rank
+
+    def staleness_of(self, policy: str, entry: str | None = None) -> int | None:
+        """The bound in versions of a trained policy's rows: the policy's own, else the entry's, else the run's."""
+        own = self.policies.get(policy)
+        if own is not None and own.max_staleness is not None:
+            return own.max_staleness
+        for environment in self.environments:
+            if environment.label == entry and environment.max_staleness is not None:
+                return environment.max_staleness
+        return self.train.max_staleness
+
+    @property
+    def permits(self) -> int:
+        """`train.max_concurrent_rollouts` with its default: one batch of the run's groups."""
+        return self.train.max_concurrent_rollouts or self.train.batch_size * self.train.workflow_config.group_size

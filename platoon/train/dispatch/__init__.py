@@ -1,0 +1,1 @@
+"""Which task runs next and when: draws and their life, permits, the horizon, and the source a trainer takes settled groups from."""

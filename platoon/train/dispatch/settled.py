@@ -1,0 +1,17 @@
+"""A group that has settled and is stored, with the draw it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from platoon.train.dispatch.draw import Draw
+from platoon.train.workflow.output import GroupOutput
+
+
+@dataclass(frozen=True)
+class SettledGroup:
+    """digest: `sha256:<hex>` of the stored group below `<run dir>/tasks/groups/`; the same for the same group in any start."""
+
+    draw: Draw
+    output: GroupOutput
+    digest: str
