@@ -1,0 +1,161 @@
+"""From pydantic's errors to `errors.Problem`: dotted key, value, the rule in words, the nearest known key for an unknown one."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from platoon.config.model import PROBLEMS_ERROR, nearest
+from platoon.errors import Problem
+
+SHOWN_CHARACTERS = 80
+
+# Error types of pydantic whose own message does not speak of configuration.
+_RULES: Mapping[str, str] = {
+    "missing": "is required",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "dict_type": "must be a mapping",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "model_type": "must be a mapping",
+    "none_required": "must be null",
+    "path_type": "must be a path",
+}
+_BOUNDS: Mapping[str, tuple[str, str]] = {
+    "greater_than": ("must be above", "gt"),
+    "greater_than_equal": ("must be at least", "ge"),
+    "less_than": ("must be below", "lt"),
+    "less_than_equal": ("must be at most", "le"),
+    "multiple_of": ("must be a multiple of", "multiple_of"),
+}
+
+FileOf = Callable[[tuple[str, ...]], str]
+
+
+def from_validation_error(error: ValidationError, model: type[BaseModel], values: Any, file_of: FileOf) -> list[Problem]:
+    """Every problem of one validation, in order of place; the alternatives of a union that all failed are one problem."""
+    rules: dict[tuple[str, ...], list[str]] = {}
+    found: list[Problem | tuple[tuple[str, ...], str]] = []
+    for item in error.errors(include_url=False):
+        kind, context = item["type"], item.get("ctx", {})
+        path = _place(item["loc"], values, kind)
+        if kind == PROBLEMS_ERROR:
+            found.extend(_placed(problem, path, file_of) for problem in context["problems"])
+        elif kind == "extra_forbidden":
+            advice = nearest(path[-1], known_keys(model, path[:-1]))
+            found.append(Problem("unknown key", key=".".join(path), file=file_of(path), advice=advice))
+        else:
+            if path not in rules:
+                found.append((path, "" if kind == "missing" else f", got {show(item['input'])}"))
+            rule = _rule(kind, item["msg"], context)
+            if rule not in rules.setdefault(path, []):
+                rules[path].append(rule)
+    return [
+        item
+        if isinstance(item, Problem)
+        else Problem(" or ".join(rules[item[0]]) + item[1], key=".".join(item[0]), file=file_of(item[0]))
+        for item in found
+    ]
+
+
+def show(value: Any) -> str:
+    """A value as a person would write it, on one line, cut where it gets long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    text = printable(text)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Text on one line, safe for a terminal: what does not print is escaped, lone surrogates of undecodable names too."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _placed(problem: Problem, path: tuple[str, ...], file_of: FileOf) -> Problem:
+    full = (*path, *(problem.key.split(".") if problem.key else ()))
+    return Problem(problem.rule, key=".".join(full), file=problem.file or file_of(full), advice=problem.advice)
+
+
+def _rule(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    if kind in _RULES:
+        return _RULES[kind]
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        return f"{words} {context[bound]:g}"
+    if kind in ("literal_error", "enum"):
+        return f"must be one of {context['expected'].replace(chr(39), '')}"
+    if kind == "string_pattern_mismatch":
+        return f"must match {context['pattern']}"
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _place(location: tuple[int | str, ...], values: Any, kind: str) -> tuple[str, ...]:
+    """The part of pydantic's location that is a path of the input: names of union branches are left out."""
+    path: list[str] = []
+    node = values
+    for position, part in enumerate(location):
+        last = position == len(location) - 1
+        if isinstance(node, dict) and isinstance(part, str) and (part in node or (last and kind in ("missing", "extra_forbidden"))):
+            node = node.get(part)
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        else:
+            continue
+        path.append(str(part))
+    return tuple(map(printable, path))
+
+
+def known_keys(model: type[BaseModel], path: Iterable[str]) -> set[str]:
+    """The keys a mapping at `path` below `model` may have; empty where that is anybody's choice."""
+    here: list[Any] = [model]
+    for part in path:
+        here = [child for annotation in here for child in _below(annotation, part)]
+    return {name for annotation in here if _is_model(annotation) for name in _fields(annotation)}
+
+
+def _below(annotation: Any, part: str) -> Iterator[Any]:
+    if _is_model(annotation):
+        if (info := _fields(annotation).get(part)) is not None:
+            yield from _alternatives(info.annotation)
+    else:
+        for argument in typing.get_args(annotation)[-1:] or ():
+            yield from _alternatives(argument)
+        if typing.get_origin(annotation) is tuple:
+            for argument in typing.get_args(annotation)[:1]:
+                yield from _alternatives(argument)
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        for argument in typing.get_args(annotation):
+            yield from _alternatives(argument)
+    elif origin is typing.Annotated:
+        yield from _alternatives(typing.get_args(annotation)[0])
+    else:
+        yield annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {info.alias or name: info for name, info in model.model_fields.items()}

@@ -1,0 +1,138 @@
+"""Reads YAML 1.2 as plain JSON values, within bounds.
+
+Assumes nothing of the file. Guarantees that what it returns is a tree of dict (string keys), list, str, int, finite float, bool and
+None; everything else is refused with the file and, where the parser knows it, the line. Repeated keys and merge keys (`<<`, which
+YAML 1.2 dropped and which can double at each use) are refused. Aliases share; what they would expand to is bounded, so that a small
+file cannot become a large value.
+
+    read_yaml(Path("rl.yaml"))  ->  {"train": {"model_name": "local/small"}}
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from platoon.errors import ConfigError, Problem
+
+SIZE_LIMIT_BYTES = 1024 * 1024
+NODE_LIMIT = 100_000
+DEPTH_LIMIT = 64
+INTEGER_LIMIT = 2**63
+
+# What needs no parser, which is most of what stands in overrides: words that YAML 1.2 reads as text, and whole numbers.
+_WORD = re.compile(r"(?!(?:null|true|false)$)[a-z][A-Za-z0-9_./-]*")
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+
+
+def read_yaml(path: Path, *, shown_as: str = "") -> Any:
+    """The value of a YAML file, None when it is empty. Raises ConfigError for what the module says it refuses."""
+    shown = shown_as or str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(SIZE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=shown)) from None
+    if len(data) > SIZE_LIMIT_BYTES:
+        raise ConfigError(Problem(f"a configuration file has at most {SIZE_LIMIT_BYTES} bytes", file=shown))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=shown)) from None
+    return parse_yaml(text, shown)
+
+
+def parse_yaml(text: str, shown_as: str) -> Any:
+    """The value of YAML text; `shown_as` names the text in errors."""
+    if _WORD.fullmatch(text):
+        return text
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        value = _parser().load(io.StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{shown_as}:{mark.line + 1}" if mark is not None else shown_as
+        raise ConfigError(Problem(_sentence(error), file=place)) from None
+    except RecursionError:
+        raise ConfigError(Problem(f"is nested deeper than {DEPTH_LIMIT} levels", file=shown_as)) from None
+    except (YAMLError, ValueError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(Problem(f"is not YAML 1.2: {reason}", file=shown_as)) from None
+    check_value(value, shown_as)
+    return value
+
+
+def check_value(value: Any, shown_as: str) -> None:
+    """Raises ConfigError unless `value` is a bounded tree of JSON values; aliases count as often as they are used."""
+    count = 0
+    ancestors: set[int] = set()
+    # Each entry is a node to enter, or the id of a container to leave.
+    pending: list[tuple[Any, tuple[str, ...], bool]] = [(value, (), False)]
+    while pending:
+        node, path, leaving = pending.pop()
+        if leaving:
+            ancestors.discard(id(node))
+            continue
+        count += 1
+        key = ".".join(path)
+        if count > NODE_LIMIT:
+            raise ConfigError(Problem(f"holds more than {NODE_LIMIT} values once its aliases are expanded", file=shown_as))
+        if not isinstance(node, dict | list):
+            _check_scalar(node, key, shown_as)
+            continue
+        if id(node) in ancestors:
+            raise ConfigError(Problem("an alias refers to what holds it", key=key, file=shown_as))
+        if len(path) >= DEPTH_LIMIT:
+            raise ConfigError(Problem(f"is nested deeper than {DEPTH_LIMIT} levels", key=".".join(path[:3]), file=shown_as))
+        ancestors.add(id(node))
+        pending.append((node, path, True))
+        for name, child in node.items() if isinstance(node, dict) else enumerate(node):
+            if isinstance(node, dict) and not isinstance(name, str):
+                raise ConfigError(Problem(f"a key is a string, got {name!r}", key=key, file=shown_as, advice="quote it"))
+            pending.append((child, (*path, str(name)), False))
+
+
+def _check_scalar(node: Any, key: str, shown_as: str) -> None:
+    if isinstance(node, float) and not math.isfinite(node):
+        raise ConfigError(Problem(f"a number is finite, got {node}", key=key, file=shown_as))
+    if isinstance(node, int) and not -INTEGER_LIMIT <= node < INTEGER_LIMIT:
+        raise ConfigError(Problem("a whole number fits 64 bits", key=key, file=shown_as))
+    if isinstance(node, str):
+        if any(0xD800 <= ord(character) <= 0xDFFF for character in node):
+            raise ConfigError(Problem("text is Unicode without surrogates", key=key, file=shown_as))
+    elif node is not None and not isinstance(node, int | float):
+        kind = type(node).__name__
+        raise ConfigError(Problem(f"a {kind} is no configuration value", key=key, file=shown_as, advice="quote it to make it text"))
+
+
+class _Constructor(SafeConstructor):  # type: ignore[misc]  # because the library has no types
+    """Builds plain values; a merge key ends it before anything is copied."""
+
+    def flatten_mapping(self, node: Any) -> Any:
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise ConstructorError(None, None, "merge keys (<<) are no part of YAML 1.2 (use extends)", key.start_mark)
+        return super().flatten_mapping(node)
+
+
+def _parser() -> YAML:
+    parser = YAML(typ="safe", pure=True)
+    parser.Constructor = _Constructor
+    parser.allow_duplicate_keys = False
+    return parser
+
+
+def _sentence(error: MarkedYAMLError) -> str:
+    problem = str(error.problem or error.context or "is not YAML 1.2")
+    if "duplicate key" in problem:
+        found = re.search(r'duplicate key "(.*?)"', problem)
+        return f"the key {found.group(1)!r} is given twice in one mapping" if found else "a key is given twice in one mapping"
+    return f"is not YAML 1.2: {' '.join(problem.split())[:200]}"
