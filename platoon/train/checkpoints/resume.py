@@ -1,7 +1,7 @@
 """Where a start begins: the newest row of main whose references are all alive, walking backwards.
 
-A row names the state of main and of every other trained policy. One that the service no longer has (pruned behind the run's back, or
-lost) takes the row out; rows passed over are reported, never repaired.
+A row names the state of main and of every other trained policy. One that the service no longer has (pruned behind the run's back,
+or lost) takes the row out; rows passed over are reported, never repaired.
 """
 
 from __future__ import annotations

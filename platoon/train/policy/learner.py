@@ -1,7 +1,7 @@
 """One policy's updates: rows go out as they are ready, the optimizer step follows at once, and only then is anything awaited.
 
-An update is open from its first rows to its results. A policy has one open update at a time; an update that failed leaves the model's
-gradients undefined, so nothing retries here: the run ends and a later start goes on from its last checkpoint.
+An update is open from its first rows to its results. A policy has one open update at a time; an update that failed leaves the
+model's gradients undefined, so nothing retries here: the run ends and a later start goes on from its last checkpoint.
 """
 
 from __future__ import annotations

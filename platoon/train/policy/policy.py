@@ -1,16 +1,16 @@
 """A policy of a live run: its clients, its counters, and what everybody samples.
 
-The version counts publications since the beginning of the run. A publication makes a sampler of the weights as they are and swaps it
-in: calls in flight end on the old one, the next call takes the new one.
+The version counts publications since the beginning of the run. A publication makes a sampler of the weights as they are and swaps
+it in: calls in flight end on the old one, the next call takes the new one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from platoon.sampling.sampler import Sampler
+from platoon.sampling.swappable import SwappableSampler
 from platoon.train.policy.learner import Learner, Timeouts
 from platoon.train.policy.service import Retries, ServiceAddress, ServiceFactory, open_session, open_training_client
 from platoon.train.policy.spec import PolicySpec
@@ -27,22 +27,16 @@ class SavedWeights:
     sampler_path: str
 
 
-class SamplerSlot(Protocol):
-    """Where a publication goes: `sampling.SwappableSampler`."""
-
-    def publish(self, sampler: Sampler, version: int) -> None: ...
-
-
 class Policy:
     """One policy of a run, opened by `open` (trained) or `open_frozen`.
 
-    slot: what the rollout side samples through; None where nobody does.
+    sampled: whether anybody samples it; a policy that nobody samples has no sampler.
     """
 
-    def __init__(self, spec: PolicySpec, address: ServiceAddress, factory: ServiceFactory, waits: Waits) -> None:
-        self.spec, self.address = spec, address
+    def __init__(self, spec: PolicySpec, address: ServiceAddress, factory: ServiceFactory, waits: Waits, *, sampled: bool) -> None:
+        self.spec, self.address, self.sampled = spec, address, sampled
         self.version = 0
-        self.slot: SamplerSlot | None = None
+        self._sampler: SwappableSampler | None = None
         self._factory, self._waits = factory, waits
         self._service: Any = None
         self._training: Any = None
@@ -58,6 +52,21 @@ class Policy:
         if self._learner is None:
             raise RuntimeError(f"policy {self.id!r} has no learner")
         return self._learner
+
+    @property
+    def sampler(self) -> SwappableSampler:
+        """What everybody samples, from the first publication on. Raises RuntimeError before it."""
+        if self._sampler is None:
+            raise RuntimeError(f"policy {self.id!r} was not published")
+        return self._sampler
+
+    @property
+    def tokenizer_id(self) -> str | None:
+        """What the service names as the model's tokenizer: a local directory, a name, or None. Raises RuntimeError when frozen."""
+        if self._training is None:
+            raise RuntimeError(f"policy {self.id!r} has no training client")
+        found = self._training.get_info().model_data.tokenizer_id
+        return str(found) if found else None
 
     async def connect(self) -> None:
         """Opens the policy's session, one of its own."""
@@ -80,6 +89,9 @@ class Policy:
 
     async def publish_saved(self, sampler_path: str, version: int) -> None:
         """Makes saved sampler weights what everybody samples, as `version`."""
+        if not self.sampled:
+            self.version = version
+            return
         await self._swap(self._service.create_sampling_client(model_path=sampler_path), version)
 
     async def publish(self) -> None:
@@ -94,8 +106,11 @@ class Policy:
 
     async def _swap(self, pending: Any, version: int) -> None:
         client = await self._waits.on(pending, timeout_s=SAVE_TIMEOUT_S, what=f"a sampler of policy {self.id!r}")
-        if self.slot is not None:
-            self.slot.publish(self._factory.sampler(client, version, self.spec), version)
+        sampler = self._factory.sampler(client, version, self.spec)
+        if self._sampler is None:
+            self._sampler = SwappableSampler(sampler)
+        else:
+            self._sampler.publish(sampler)
         self.version = version
 
     async def close(self, status: str) -> None:
@@ -105,7 +120,7 @@ class Policy:
         service, self._service = self._service, None
         try:
             await asyncio.wait_for(_closed(service, status), 10.0)
-        except Exception:  # noqa: BLE001,S110  because the session ends by missed heartbeats in any case
+        except Exception:  # noqa: S110  because the session ends by missed heartbeats in any case
             pass
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from platoon.errors import PlatoonError, ServiceError
-from platoon.sampling.sampler import Sampler
-from platoon.train.policy.spec import AdamSettings, PolicySpec
-from platoon.train.policy.waits import FINAL_STATUSES, Waits, key_refusal, status_of
+from platoon.sampling.swappable import VersionedSampler
+from platoon.train.config_defs.training import AdamParams
+from platoon.train.policy.spec import PolicySpec
+from platoon.train.policy.waits import FINAL_STATUSES, REFUSED_KEY, Waits, key_refusal, status_of
 
 if TYPE_CHECKING:
     from platoon.train.policy.wire import WireRows
@@ -22,6 +23,7 @@ OPEN_TOTAL_S = 20 * 60.0
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 60.0
 SESSION_TIMEOUT_S = 300.0
+ASK_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class ServiceFactory(Protocol):
 
     def datums(self, rows: WireRows) -> Sequence[Any]: ...
 
-    def adam_params(self, settings: AdamSettings) -> Any: ...
+    def adam_params(self, settings: AdamParams) -> Any: ...
 
-    def sampler(self, client: Any, version: int, spec: PolicySpec) -> Sampler: ...
+    def sampler(self, client: Any, version: int, spec: PolicySpec) -> VersionedSampler: ...
 
 
 async def open_session(factory: ServiceFactory, address: ServiceAddress, waits: Waits) -> Any:
@@ -126,6 +128,20 @@ def _may_pass(error: BaseException) -> bool:
     return str(getattr(error, "category", "")).rpartition(".")[2].lower() != "user"
 
 
+async def checkpoint_exists(factory: ServiceFactory, address: ServiceAddress, path: str, waits: Waits) -> bool:
+    """Whether the service still has a checkpoint. Raises ServiceError when it cannot be asked."""
+    what = f"whether {path} is still there"
+    try:
+        rest = factory.rest_client(address)
+        await waits.on(_resolved(lambda: rest.get_weights_info_by_tinker_path(path)), timeout_s=ASK_TIMEOUT_S, what=what)
+    except ServiceError as error:
+        cause = error.__cause__
+        if cause is None or waits.failure or status_of(cause) in REFUSED_KEY or _may_pass(cause):
+            raise
+        return False
+    return True
+
+
 class TinkerFactory:
     """The SDK. Nothing of it is imported before the first use."""
 
@@ -144,12 +160,13 @@ class TinkerFactory:
 
         return datums(rows)
 
-    def adam_params(self, settings: AdamSettings) -> Any:
+    def adam_params(self, settings: AdamParams) -> Any:
         import tinker
 
-        return tinker.AdamParams(**asdict(settings))
+        return tinker.AdamParams(**settings.model_dump())
 
-    def sampler(self, client: Any, version: int, spec: PolicySpec) -> Sampler:
+    def sampler(self, client: Any, version: int, spec: PolicySpec) -> VersionedSampler:
         from platoon.sampling.tinker_sampler import TinkerSampler
 
-        return TinkerSampler(client, version)
+        timeout_s, address = spec.model.sample_timeout_s, spec.model.base_url
+        return TinkerSampler(client, version, sample_timeout_s=timeout_s, base_url=address, policy=spec.id)

@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from platoon.artifacts.receipts import CheckpointReceipt
 from platoon.sampling.model_spec import ModelSpec
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.config_defs.training import AdamParams, default_loss_config
+from platoon.train.config_defs.values import MAIN
 
-# The policy of `train:`; every other one stands under `policies:`.
-MAIN = "main"
+__all__ = ["LOCAL", "MAIN", "LossSettings", "PolicySpec", "policy_specs"]
+
 # The address that means "a service of the run's own".
 LOCAL = "local"
-
-
-@dataclass(frozen=True)
-class AdamSettings:
-    """Adam's parameters, all six sent with every step. grad_clip_norm 0 is off."""
-
-    learning_rate: float = 3e-5
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    grad_clip_norm: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -30,25 +22,23 @@ class LossSettings:
     """loss_fn: a loss the service knows. config: sent as it stands, the thresholds always explicit."""
 
     loss_fn: str = "cispo"
-    config: Mapping[str, float] = field(default_factory=lambda: {"clip_low_threshold": 0.0, "clip_high_threshold": 5.0})
+    config: Mapping[str, float] = field(default_factory=default_loss_config)
 
 
 @dataclass(frozen=True)
 class PolicySpec:
     """One policy, trained or frozen.
 
-    base_url: None for the run's service, `local` for an embedded one. load_checkpoint_path: state to start a trained policy from,
-    sampler weights to serve a frozen one from. max_staleness: None without a bound. seed: of a new adapter's weights.
+    model: base_url None there is the SDK's default address, `local` an embedded service. load_checkpoint_path: state to start a
+    trained policy from, sampler weights to serve a frozen one from. seed: of a new adapter's weights.
     """
 
     id: str
     model: ModelSpec
     trainable: bool = True
-    base_url: str | None = None
     lora_rank: int = 32
-    optimizer: AdamSettings = field(default_factory=AdamSettings)
+    optimizer: AdamParams = AdamParams()
     loss: LossSettings = field(default_factory=LossSettings)
-    max_staleness: int | None = None
     load_checkpoint_path: str | None = None
     load_optimizer_state: bool = False
     seed: int | None = None
@@ -57,3 +47,36 @@ class PolicySpec:
     def prefix(self) -> str:
         """What metric names of this policy begin with: nothing for main."""
         return "" if self.id == MAIN else f"policies/{self.id}/"
+
+
+def policy_specs(config: RunConfig, parent: CheckpointReceipt | None = None) -> dict[str, PolicySpec]:
+    """Every policy of a run, the trained ones first and main at their head.
+
+    parent: the checkpoint a new run starts from; its weights stand in for `load_checkpoint_path`, policy by policy. The optimizer
+    starts fresh then.
+    """
+    return {policy: _spec(config, policy, parent) for policy in (*config.trained, *config.frozen)}
+
+
+def _spec(config: RunConfig, policy: str, parent: CheckpointReceipt | None) -> PolicySpec:
+    own = config.policies.get(policy)
+    section = config.checkpoint if own is None else own
+    path, with_optimizer = section.load_checkpoint_path, section.load_optimizer_state
+    trainable = own is None or own.trainable
+    if parent is not None and trainable:
+        of_parent = parent.state_path if policy == MAIN else None
+        if policy in parent.policies:
+            of_parent = parent.policies[policy].state_path
+        if of_parent is not None:
+            path, with_optimizer = of_parent, False
+    return PolicySpec(
+        policy,
+        config.model_spec(policy),
+        trainable,
+        config.lora_rank_of(policy),
+        config.optimizer_of(policy),
+        LossSettings(*config.loss_of(policy)),
+        path,
+        with_optimizer,
+        config.seed,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from platoon.errors import ConfigError, Problem, ServiceError
@@ -29,6 +30,12 @@ def key_refusal(error: BaseException, place: str) -> ConfigError | None:
     return ConfigError(Problem(rule, key="TINKER_API_KEY", advice="set a key that this service knows"))
 
 
+@dataclass
+class _Death:
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str = ""
+
+
 class Waits:
     """Waits of one run.
 
@@ -38,30 +45,35 @@ class Waits:
 
     def __init__(self, tell: Callable[[str], None] = lambda what: None) -> None:
         self._tell = tell
-        self._failed = asyncio.Event()
-        self._failure = ""
+        self._death = _Death()
 
     @property
     def failure(self) -> str:
         """Why the service can no longer answer, empty while it can."""
-        return self._failure
+        return self._death.reason
 
     def fail(self, reason: str) -> None:
         """Ends every wait with a ServiceError that gives `reason`. The first reason stays."""
-        self._failure = self._failure or reason
-        self._failed.set()
+        self._death.reason = self._death.reason or reason
+        self._death.event.set()
+
+    def quiet(self) -> Waits:
+        """The same waits for work beside the run: nobody is told of them."""
+        waits = Waits()
+        waits._death = self._death
+        return waits
 
     async def on(self, answer: Awaitable[T], *, timeout_s: float, what: str) -> T:
         """The answer. Raises ServiceError past `timeout_s`, when the service is dead, or for an error of the service itself."""
         task = asyncio.ensure_future(_awaited(answer))
-        dead = asyncio.ensure_future(self._failed.wait())
+        dead = asyncio.ensure_future(self._death.event.wait())
         self._tell(what)
         try:
             await asyncio.wait({task, dead}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return self._result(task, what)
-            if self._failure:
-                raise ServiceError(f"{what}: {self._failure}")
+            if self.failure:
+                raise ServiceError(f"{what}: {self.failure}")
             raise ServiceError(f"{what}: no answer within {timeout_s:g} s")
         finally:
             self._tell("")
@@ -78,7 +90,7 @@ class Waits:
         if isinstance(error, (ConfigError, ServiceError)):
             raise error
         # An answer torn by the service's end is a consequence: the cause is what a person needs to read.
-        reason = self._failure or f"{type(error).__name__}: {error}"
+        reason = self.failure or f"{type(error).__name__}: {error}"
         raise ServiceError(f"{what}: {reason}") from error
 
 

@@ -1,8 +1,8 @@
 """The one module that makes the SDK's training objects from columns.
 
 `WireRows` are rows as a loss reads them, end to end in a few buffers: fresh, writable and contiguous, because the SDK copies
-read-only arrays. The chunk of a row is built without the SDK's validation, from a view of the token buffer: the bytes on the wire are
-those of a list of integers (a test compares them), at a tenth of the cost. This holds for forward and backward alone.
+read-only arrays. The chunk of a row is built without the SDK's validation, from a view of the token buffer: the bytes on the wire
+are those of a list of integers (a test compares them), at a tenth of the cost. This holds for forward and backward alone.
 """
 
 from __future__ import annotations

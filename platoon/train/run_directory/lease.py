@@ -1,8 +1,8 @@
 """The lease on a run directory: at most one live trainer, over nodes and reboots.
 
 `process.json` says who holds it: host, boot, pid, start time, job id. The holder renews the file's time; a holder on this host is
-judged by its process, one elsewhere by the age of that renewal on the file system's own clock, so that clocks of nodes need not agree.
-A lease of a dead holder is taken over. A lock beside it serialises takers on file systems that have one.
+judged by its process, one elsewhere by the age of that renewal on the file system's own clock, so that clocks of nodes need not
+agree. A lease of a dead holder is taken over. A lock beside it serialises takers on file systems that have one.
 """
 
 from __future__ import annotations
