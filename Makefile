@@ -1,1 +1,72 @@
-# The five commands of the project; CONTRIBUTING.md explains them.
+# The commands of the project; CONTRIBUTING.md says when to use which.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# The service and the trainer share two cores: threads that spin on a barrier cost more than they give.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup train test lint format bench docs lock clean
+
+help:
+	@echo 'make train   set up, run the quickstart recipe on this machine, show what came out'
+	@echo 'make test    set up, run every test group whose tools are here'
+	@echo 'make lint    all checks that run no product code'
+	@echo 'make bench   each kernel beside its peers, into docs/reference/benchmarks.md'
+	@echo 'make docs    generate the reference pages and schemas'
+	@echo 'make clean   remove what builds and runs made (run directories and results included)'
+
+setup: $(READY)
+	@$(BIN)/python tests/setup/links.py
+
+$(READY): pyproject.toml envs/constraints.txt Cargo.toml Cargo.lock $(shell find native -name '*.rs' -o -name Cargo.toml 2>/dev/null)
+	@command -v cargo >/dev/null || { echo 'make: no cargo here; install a Rust toolchain (1.85 or later) and try again' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'make: $(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12 ...' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint envs/constraints.txt --group dev
+	$(BIN)/python -m pip install --quiet --constraint envs/constraints.txt --editable '.[local]'
+	@touch $@
+
+train: setup
+	$(BIN)/snakemake --profile local train
+	@$(BIN)/platoon show results
+
+test: setup
+	@$(BIN)/python tests/setup/groups.py run
+
+lint: setup
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- --deny warnings
+	snakefmt --check workflow/Snakefile rules
+	$(BIN)/python -m pytest -q tests/house
+
+format: setup
+	ruff check --fix .
+	ruff format .
+	cargo fmt
+	snakefmt workflow/Snakefile rules
+
+bench: setup
+	$(BIN)/python -m bench.run
+
+docs: setup
+	$(BIN)/python -m platoon docs write
+
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(VENV)-lock/bin/python -m pip install --quiet --group dev '.[local]'
+	$(VENV)-lock/bin/python tests/setup/freeze.py > envs/constraints.txt
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) target results runs logs dist .snakemake .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -f platoon/_native*.so

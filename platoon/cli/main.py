@@ -11,7 +11,10 @@ from platoon import exits
 from platoon.errors import PlatoonError
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "report": ("report", "write the report page from receipts"),
+    "show": ("show", "show the headline figures of a results folder"),
+}
 
 
 class LazyGroup(click.Group):

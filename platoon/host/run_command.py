@@ -1,7 +1,7 @@
 """Runs one external program to its end, with bounds on time and output.
 
 Each program leads a session of its own; on a timeout or a cancellation its whole process group is killed before the caller goes on.
-Output beyond the bound is counted, not kept. A background child that holds a pipe open does not delay the result.
+Output beyond the bound is counted, not kept. A background child that holds a pipe open does not delay the result beyond a second.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 PIPE_GRACE_S = 1.0
@@ -20,13 +21,17 @@ PIPE_GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class CommandResult:
-    """exit_code: negative for a signal, as in `subprocess`. stdout, stderr: what was kept of each. timed_out: it was killed."""
+    """exit_code: negative for a signal, as in `subprocess`. stdout, stderr: what was kept of each. timed_out: it was killed.
+
+    dropped_bytes: what both streams held beyond their bounds; stdout_dropped_bytes: the part of standard output.
+    """
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     timed_out: bool = False
     dropped_bytes: int = 0
+    stdout_dropped_bytes: int = 0
 
 
 async def run_command(
@@ -37,9 +42,15 @@ async def run_command(
     stdin: bytes | None = None,
     timeout_s: float | None = None,
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    on_start: Callable[[int], None] | None = None,
 ) -> CommandResult:
-    """Runs `argv`. Raises OSError when it cannot start; a program that fails is a result, never an exception."""
-    process = await asyncio.create_subprocess_exec(
+    """Runs `argv`. Raises OSError when it cannot start; a program that fails is a result, never an exception.
+
+    on_start is called with the pid, which is also the id of the new process group, before anything is awaited.
+    """
+    loop = asyncio.get_running_loop()
+    raw_transport, protocol = await loop.subprocess_exec(
+        lambda: _Command(loop, output_limit_bytes),
         *map(str, argv),
         cwd=cwd,
         env=env,
@@ -48,28 +59,28 @@ async def run_command(
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    streams = [_Kept(process.stdout, output_limit_bytes), _Kept(process.stderr, output_limit_bytes)]
-    readers = [asyncio.create_task(stream.read()) for stream in streams]
+    transport = cast(asyncio.SubprocessTransport, raw_transport)
     timed_out = False
     try:
-        if stdin is not None and process.stdin is not None:
-            with suppress(BrokenPipeError, ConnectionResetError):
-                process.stdin.write(stdin)
-                await asyncio.wait_for(process.stdin.drain(), timeout_s)
-            process.stdin.close()
-        await asyncio.wait_for(process.wait(), timeout_s)
-    except TimeoutError:
-        timed_out = True
+        if on_start is not None:
+            on_start(transport.get_pid())
+        if stdin is not None:
+            pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+            pipe.write(stdin)
+            pipe.close()
+        timed_out = not await _done(protocol.exited, timeout_s)
     finally:
-        if process.returncode is None or timed_out:
-            kill_group(process.pid)
-            await asyncio.shield(process.wait())
-        await asyncio.wait(readers, timeout=PIPE_GRACE_S)
-        for reader in readers:
-            reader.cancel()
-    assert process.returncode is not None
-    out, err = streams
-    return CommandResult(process.returncode, bytes(out.kept), bytes(err.kept), timed_out, out.dropped + err.dropped)
+        if not protocol.exited.done():
+            kill_group(transport.get_pid())
+            await _outlast_cancellation(protocol.exited)
+        try:
+            await _done(protocol.drained, PIPE_GRACE_S)
+        finally:
+            transport.close()
+    exit_code = transport.get_returncode()
+    assert exit_code is not None
+    out, err = protocol.kept[1], protocol.kept[2]
+    return CommandResult(exit_code, bytes(out.data), bytes(err.data), timed_out, out.dropped + err.dropped, out.dropped)
 
 
 def kill_group(group: int) -> None:
@@ -78,17 +89,54 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-class _Kept:
-    """The first bytes of a stream; the rest is read and counted so that the writer never blocks."""
+async def _done(future: asyncio.Future[None], timeout_s: float | None) -> bool:
+    done, _ = await asyncio.wait((future,), timeout=timeout_s)
+    return bool(done)
 
-    def __init__(self, stream: asyncio.StreamReader | None, limit_bytes: int) -> None:
-        assert stream is not None
-        self._stream, self._limit = stream, limit_bytes
-        self.kept = bytearray()
+
+async def _outlast_cancellation(future: asyncio.Future[None]) -> None:
+    """Waits for a killed program to be gone whatever happens to the caller; a cancellation is raised after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+class _Kept:
+    """The first bytes of a stream; the rest is counted so that the writer never blocks."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self.data = bytearray()
         self.dropped = 0
 
-    async def read(self) -> None:
-        while chunk := await self._stream.read(65536):
-            room = self._limit - len(self.kept)
-            self.kept += chunk[:room]
-            self.dropped += max(0, len(chunk) - room)
+    def take(self, chunk: bytes) -> None:
+        room = self._limit - len(self.data)
+        self.data += chunk[:room]
+        self.dropped += max(0, len(chunk) - room)
+
+
+class _Command(asyncio.SubprocessProtocol):
+    """exited: the program ended, whoever still holds its pipes. drained: both output pipes came to their end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int) -> None:
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.drained: asyncio.Future[None] = loop.create_future()
+        self.kept = {1: _Kept(limit_bytes), 2: _Kept(limit_bytes)}
+        self._open = {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.kept[fd].take(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open and not self.drained.done():
+            self.drained.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)

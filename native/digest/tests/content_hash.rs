@@ -1,0 +1,131 @@
+//! The content hash against its published vectors, and the refusals.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use platoon_digest::{hash_task, sha256_file, DigestError, CONTENT_HASH_RULE};
+
+#[derive(serde::Deserialize)]
+struct Vectors {
+    rule: String,
+    vectors: Vec<Vector>,
+}
+
+#[derive(serde::Deserialize)]
+struct Vector {
+    name: String,
+    directories: Vec<String>,
+    files: BTreeMap<String, String>,
+    links: BTreeMap<String, String>,
+    order: Vec<String>,
+    digest: String,
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().expect("has a parent")).expect("directory");
+    fs::write(path, text).expect("file");
+}
+
+fn task() -> tempfile::TempDir {
+    let root = tempfile::tempdir().expect("directory");
+    write(root.path(), "task.toml", "");
+    write(root.path(), "tests/test.sh", "#!/bin/sh\n");
+    root
+}
+
+#[test]
+fn published_vectors() {
+    let vectors: Vectors = serde_json::from_str(include_str!("../vectors.json")).expect("vectors parse");
+    assert_eq!(vectors.rule, CONTENT_HASH_RULE);
+    for vector in vectors.vectors {
+        let root = tempfile::tempdir().expect("directory");
+        for path in &vector.directories {
+            fs::create_dir_all(root.path().join(path)).expect("directory");
+        }
+        for (path, text) in &vector.files {
+            write(root.path(), path, text);
+        }
+        for (path, target) in &vector.links {
+            fs::create_dir_all(root.path().join(path).parent().expect("has a parent")).expect("directory");
+            symlink(target, root.path().join(path)).expect("link");
+        }
+        let hashed = hash_task(root.path()).expect("hashes");
+        let order: Vec<_> = hashed.files.iter().map(|file| file.path.clone()).collect();
+        assert_eq!(order, vector.order, "{}", vector.name);
+        assert_eq!(hashed.digest, vector.digest, "{}", vector.name);
+    }
+}
+
+#[test]
+fn a_link_out_of_the_task_is_refused_by_name() {
+    for target in ["/etc/passwd", "../../etc/passwd", "../environment/../../x", "/nowhere"] {
+        let root = task();
+        fs::create_dir(root.path().join("environment")).expect("directory");
+        symlink(target, root.path().join("tests/out")).expect("link");
+        let error = hash_task(root.path()).expect_err("refused");
+        assert!(matches!(error, DigestError::EscapingLink { .. }), "{target}: {error}");
+        assert!(error.to_string().contains("tests/out"), "{error}");
+    }
+}
+
+#[test]
+fn an_ignored_link_is_not_followed() {
+    let root = task();
+    let plain = hash_task(root.path()).expect("hashes");
+    symlink("/etc/passwd", root.path().join("tests/out~")).expect("link");
+    assert_eq!(hash_task(root.path()).expect("hashes"), plain);
+}
+
+#[test]
+fn links_that_name_no_file_do_not_enter() {
+    let root = task();
+    let plain = hash_task(root.path()).expect("hashes");
+    for (name, target) in [("loop", "loop"), ("gone", "../gone/x"), ("slash", "test.sh/"), ("up", ".."), ("dir", ".")] {
+        symlink(target, root.path().join("tests").join(name)).expect("link");
+    }
+    let fifo = std::process::Command::new("mkfifo").arg(root.path().join("tests/fifo")).status().expect("mkfifo");
+    assert!(fifo.success());
+    assert_eq!(hash_task(root.path()).expect("hashes"), plain);
+}
+
+#[test]
+fn a_chain_of_links_inside_the_task_is_followed() {
+    let root = task();
+    write(root.path(), "environment/a/f", "in\n");
+    symlink("../environment/a", root.path().join("tests/d")).expect("link");
+    symlink("d/../a/f", root.path().join("tests/chain")).expect("link");
+    let hashed = hash_task(root.path()).expect("hashes");
+    let chain = hashed.files.iter().find(|file| file.path == "tests/chain").expect("entered");
+    assert_eq!(chain.size_bytes, 3);
+    assert!(!hashed.files.iter().any(|file| file.path.starts_with("tests/d/")));
+}
+
+#[test]
+fn other_refusals_name_their_path() {
+    let root = task();
+    symlink("tests", root.path().join("environment")).expect("link");
+    assert!(matches!(hash_task(root.path()), Err(DigestError::LinkedDirectory { .. })));
+
+    let root = task();
+    fs::write(root.path().join("tests").join(std::ffi::OsStr::from_bytes(b"\xff")), "").expect("file");
+    assert!(matches!(hash_task(root.path()), Err(DigestError::NameNotUtf8 { .. })));
+
+    let root = task();
+    fs::write(root.path().join(".gitignore"), b"ok\n\xff").expect("file");
+    assert!(matches!(hash_task(root.path()), Err(DigestError::TextNotUtf8 { offset: 3, .. })));
+
+    assert!(matches!(hash_task(&root.path().join("absent")), Err(DigestError::Io { .. })));
+    assert!(matches!(sha256_file(root.path()), Err(DigestError::NotAFile { .. })));
+}
+
+#[test]
+fn a_tree_without_end_is_refused() {
+    let root = task();
+    let deep = "d/".repeat(300);
+    fs::create_dir_all(root.path().join("tests").join(deep)).expect("directories");
+    assert!(matches!(hash_task(root.path()), Err(DigestError::TooDeep { .. })));
+}

@@ -1,0 +1,119 @@
+//! Typed arrays in and out, and the one helper that releases the interpreter lock.
+
+use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1};
+use platoon_rows::Block;
+use pyo3::prelude::*;
+
+use crate::errors::{DataError, ShapeError};
+
+/// Below this many bytes of input, releasing the lock costs more than it gives.
+const DETACH_ABOVE_BYTES: usize = 256 * 1024;
+
+/// Runs `work` without the interpreter lock where the input is large.
+pub(crate) fn detach_above<T: Send>(py: Python<'_>, input_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    if input_bytes > DETACH_ABOVE_BYTES {
+        py.detach(work)
+    } else {
+        work()
+    }
+}
+
+/// A contiguous one-dimensional array that Python lent.
+pub(crate) struct Column<'py, T: Element> {
+    name: &'static str,
+    array: PyReadonlyArray1<'py, T>,
+}
+
+impl<'py, T: Element> Column<'py, T> {
+    /// Refuses anything but an array of this dtype and one dimension.
+    pub(crate) fn read(name: &'static str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let Ok(array) = object.cast::<PyArray1<T>>() else {
+            let wanted = T::get_dtype(object.py());
+            let got = match object.getattr("dtype") {
+                Ok(dtype) => format!("{dtype} of {} dimensions", object.getattr("ndim")?),
+                Err(_) => object.get_type().name()?.to_string(),
+            };
+            return Err(DataError::new_err(format!(
+                "{name}: {got} where a 1-dimensional array of {wanted} is expected"
+            )));
+        };
+        let array = array.try_readonly().map_err(|error| DataError::new_err(format!("{name}: {error}")))?;
+        Ok(Self { name, array })
+    }
+
+    pub(crate) fn slice(&self) -> PyResult<&[T]> {
+        self.array.as_slice().map_err(|_| ShapeError::new_err(format!("{}: not contiguous", self.name)))
+    }
+}
+
+/// Hands a vector to Python without a copy; the array is fresh and writable.
+pub(crate) fn give<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyArray1<T>> {
+    PyArray1::from_vec(py, values)
+}
+
+/// The columns of a row block, read from the attributes of the same names.
+pub(crate) struct BlockColumns<'py> {
+    tokens: Column<'py, u32>,
+    logprobs: Column<'py, f32>,
+    flags: Column<'py, u8>,
+    call: Column<'py, u32>,
+    offsets: Column<'py, i64>,
+    call_policy: Column<'py, u16>,
+    call_version: Column<'py, i64>,
+    call_routing: Column<'py, i64>,
+    row_member: Column<'py, u32>,
+    row_trajectory: Column<'py, u32>,
+    row_policy: Column<'py, u16>,
+    row_role: Column<'py, u16>,
+    row_depth: Column<'py, u16>,
+    row_start: Column<'py, u8>,
+    row_reward: Column<'py, f64>,
+    row_version: Column<'py, i64>,
+}
+
+impl<'py> BlockColumns<'py> {
+    pub(crate) fn read(block: &Bound<'py, PyAny>) -> PyResult<Self> {
+        fn column<'py, T: Element>(block: &Bound<'py, PyAny>, name: &'static str) -> PyResult<Column<'py, T>> {
+            Column::read(name, &block.getattr(name)?)
+        }
+        Ok(Self {
+            tokens: column(block, "tokens")?,
+            logprobs: column(block, "logprobs")?,
+            flags: column(block, "flags")?,
+            call: column(block, "call")?,
+            offsets: column(block, "offsets")?,
+            call_policy: column(block, "call_policy")?,
+            call_version: column(block, "call_version")?,
+            call_routing: column(block, "call_routing")?,
+            row_member: column(block, "row_member")?,
+            row_trajectory: column(block, "row_trajectory")?,
+            row_policy: column(block, "row_policy")?,
+            row_role: column(block, "row_role")?,
+            row_depth: column(block, "row_depth")?,
+            row_start: column(block, "row_start")?,
+            row_reward: column(block, "row_reward")?,
+            row_version: column(block, "row_version")?,
+        })
+    }
+
+    pub(crate) fn view(&self) -> PyResult<Block<'_>> {
+        Ok(Block {
+            tokens: self.tokens.slice()?,
+            logprobs: self.logprobs.slice()?,
+            flags: self.flags.slice()?,
+            call: self.call.slice()?,
+            offsets: self.offsets.slice()?,
+            call_policy: self.call_policy.slice()?,
+            call_version: self.call_version.slice()?,
+            call_routing: self.call_routing.slice()?,
+            row_member: self.row_member.slice()?,
+            row_trajectory: self.row_trajectory.slice()?,
+            row_policy: self.row_policy.slice()?,
+            row_role: self.row_role.slice()?,
+            row_depth: self.row_depth.slice()?,
+            row_start: self.row_start.slice()?,
+            row_reward: self.row_reward.slice()?,
+            row_version: self.row_version.slice()?,
+        })
+    }
+}

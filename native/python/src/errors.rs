@@ -1,0 +1,45 @@
+//! The one place where errors of the crates become Python exceptions.
+
+use std::io;
+use std::path::PathBuf;
+
+use platoon_digest::DigestError;
+use platoon_rows::RowsError;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(platoon._native, DataError, PyValueError, "Data that breaks a rule of its format.");
+create_exception!(platoon._native, ShapeError, PyValueError, "Buffers whose shapes do not fit together.");
+create_exception!(platoon._native, UnsupportedError, PyException, "Something well-formed that is not handled here.");
+
+pub(crate) fn digest_error(error: DigestError) -> PyErr {
+    match error {
+        DigestError::Io { path, source } => os_error(path, &source),
+        DigestError::NotAFile { .. }
+        | DigestError::EscapingLink { .. }
+        | DigestError::TextNotUtf8 { .. }
+        | DigestError::Pattern { .. } => DataError::new_err(error.to_string()),
+        DigestError::LinkedDirectory { .. } | DigestError::NameNotUtf8 { .. } | DigestError::TooDeep { .. } => {
+            UnsupportedError::new_err(error.to_string())
+        }
+    }
+}
+
+pub(crate) fn rows_error(error: RowsError) -> PyErr {
+    if error.is_shape() {
+        ShapeError::new_err(error.to_string())
+    } else {
+        DataError::new_err(error.to_string())
+    }
+}
+
+/// Python picks the subclass (`FileNotFoundError`, ...) by errno.
+fn os_error(path: PathBuf, source: &io::Error) -> PyErr {
+    let Some(errno) = source.raw_os_error() else {
+        return PyOSError::new_err(format!("{}: {source}", path.display()));
+    };
+    let text = source.to_string();
+    let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
+    PyOSError::new_err((errno, reason, path.into_os_string()))
+}

@@ -1,0 +1,57 @@
+//! `platoon._native`: the Python face of the crates beside this one.
+//!
+//! Functions take contiguous typed arrays and give arrays, strings or dicts of arrays; `platoon.rows` and `platoon.artifacts` turn them into
+//! rich types. Nothing here calls back into Python, keeps state between calls or starts a thread. The signatures stand in
+//! `platoon/_native.pyi`, which a test compares with the module.
+
+mod arrays;
+mod errors;
+mod files;
+mod kernels;
+mod merger;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+mod _native {
+    use pyo3::types::PyDict;
+
+    use super::*;
+
+    #[pymodule_export]
+    use super::errors::{DataError, ShapeError, UnsupportedError};
+    #[pymodule_export]
+    use super::files::{content_hash, hashed_files, is_ignored, sha256_file};
+    #[pymodule_export]
+    use super::kernels::{
+        apply_advantages, assemble, baselines, block_digest, check_block, discount_weights, level_weights, row_totals,
+        scale_rows, stale_rows, surviving_starts, training_metrics,
+    };
+    #[pymodule_export]
+    use super::merger::Merger;
+
+    #[pymodule_export]
+    const ACTION: u8 = platoon_rows::ACTION;
+    #[pymodule_export]
+    const ERROR: u8 = platoon_rows::ERROR;
+    #[pymodule_export]
+    const MESSAGE: u8 = platoon_rows::MESSAGE;
+    #[pymodule_export]
+    const NO_CALL: u32 = platoon_rows::NO_CALL;
+    #[pymodule_export]
+    const CONTENT_HASH_RULE: &str = platoon_digest::CONTENT_HASH_RULE;
+    #[pymodule_export]
+    const BLOCK_RULE: &str = platoon_rows::BLOCK_RULE;
+
+    /// How the module was built: version, target, optimisation, the rules it implements.
+    #[pyfunction]
+    fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+        let info = PyDict::new(py);
+        info.set_item("version", env!("CARGO_PKG_VERSION"))?;
+        info.set_item("target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS))?;
+        info.set_item("optimised", !cfg!(debug_assertions))?;
+        info.set_item("content_hash_rule", CONTENT_HASH_RULE)?;
+        info.set_item("block_rule", BLOCK_RULE)?;
+        Ok(info)
+    }
+}

@@ -1,0 +1,151 @@
+//! From credit to tokens: advantages on action tokens, zero everywhere else.
+
+use crate::block::{check_offsets, ACTION, ERROR};
+use crate::error::{check_length, RowsError};
+
+/// What an estimator returned.
+#[derive(Debug, Clone, Copy)]
+pub enum Advantages<'a> {
+    /// One value a row.
+    PerRow(&'a [f64]),
+    /// One value a token; values off the action tokens are not read.
+    PerToken(&'a [f32]),
+}
+
+/// What error suppression saw and did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ErrorCounters {
+    pub detected_action_tokens: u64,
+    pub suppressed_positive_action_tokens: u64,
+    pub retained_nonpositive_action_tokens: u64,
+    /// Rows that had action tokens and keep none.
+    pub emptied_rows: u64,
+}
+
+/// Advantages on tokens, and which tokens train.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// Exactly 0 wherever `is_trained_T` is false.
+    pub advantages_T: Vec<f32>,
+    pub is_trained_T: Vec<bool>,
+    pub totals: RowTotals,
+    pub counters: ErrorCounters,
+}
+
+/// Per row: how many tokens train, and whether any has an advantage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowTotals {
+    pub trained_tokens_R: Vec<i64>,
+    /// True where every trained token's advantage is exactly 0, and where no token trains.
+    pub is_zero_R: Vec<bool>,
+}
+
+/// Puts advantages on action tokens. With `suppress_errors`, a token whose call reported an error and whose advantage is positive trains
+/// no more: an error must not be rewarded.
+pub fn apply_advantages(
+    flags: &[u8],
+    offsets: &[i64],
+    advantages: Advantages<'_>,
+    suppress_errors: bool,
+) -> Result<Applied, RowsError> {
+    check_offsets(offsets, flags.len())?;
+    match advantages {
+        Advantages::PerRow(values) => check_length("advantages", values.len(), offsets.len() - 1)?,
+        Advantages::PerToken(values) => check_length("advantages", values.len(), flags.len())?,
+    }
+    let mut advantages_T = vec![0f32; flags.len()];
+    let mut is_trained_T = vec![false; flags.len()];
+    let mut counters = ErrorCounters::default();
+    for (row, bounds) in offsets.windows(2).enumerate() {
+        let (mut actions, mut trained) = (0u64, 0u64);
+        for at in bounds[0] as usize..bounds[1] as usize {
+            if flags[at] & ACTION == 0 {
+                continue;
+            }
+            actions += 1;
+            let value = match advantages {
+                Advantages::PerRow(values) => values[row] as f32,
+                Advantages::PerToken(values) => values[at],
+            };
+            if suppress_errors && flags[at] & ERROR != 0 {
+                counters.detected_action_tokens += 1;
+                if value > 0.0 {
+                    counters.suppressed_positive_action_tokens += 1;
+                    continue;
+                }
+                counters.retained_nonpositive_action_tokens += 1;
+            }
+            trained += 1;
+            advantages_T[at] = value;
+            is_trained_T[at] = true;
+        }
+        counters.emptied_rows += u64::from(actions > 0 && trained == 0);
+    }
+    let totals = row_totals(&advantages_T, &is_trained_T, offsets)?;
+    Ok(Applied { advantages_T, is_trained_T, totals, counters })
+}
+
+/// Counts each row's trained tokens and finds the rows whose advantages are all exactly 0. Not a number is not 0.
+pub fn row_totals(advantages: &[f32], is_trained: &[bool], offsets: &[i64]) -> Result<RowTotals, RowsError> {
+    check_length("is_trained", is_trained.len(), advantages.len())?;
+    check_offsets(offsets, advantages.len())?;
+    let rows = offsets.len() - 1;
+    let mut totals = RowTotals { trained_tokens_R: Vec::with_capacity(rows), is_zero_R: Vec::with_capacity(rows) };
+    for bounds in offsets.windows(2) {
+        let span = bounds[0] as usize..bounds[1] as usize;
+        let trained = is_trained[span.clone()].iter().filter(|&&trains| trains).count();
+        let is_zero =
+            advantages[span.clone()].iter().zip(&is_trained[span]).all(|(&value, &trains)| !trains || value == 0.0);
+        totals.trained_tokens_R.push(trained as i64);
+        totals.is_zero_R.push(is_zero);
+    }
+    Ok(totals)
+}
+
+/// Multiplies each row's advantages by its weight, in f64, rounded once.
+pub fn scale_rows(advantages: &[f32], offsets: &[i64], weights: &[f64]) -> Result<Vec<f32>, RowsError> {
+    check_offsets(offsets, advantages.len())?;
+    check_length("weights", weights.len(), offsets.len() - 1)?;
+    let mut scaled = Vec::with_capacity(advantages.len());
+    for (bounds, &weight) in offsets.windows(2).zip(weights) {
+        let row = &advantages[bounds[0] as usize..bounds[1] as usize];
+        // A masked 0 stays 0 under a weight that is not finite.
+        scaled.extend(row.iter().map(|&value| if value == 0.0 { value } else { (f64::from(value) * weight) as f32 }));
+    }
+    Ok(scaled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_positive_advantages_of_errors_are_suppressed() {
+        let flags = [0, ACTION, ACTION | ERROR, 0, ACTION | ERROR, 0, ACTION | ERROR];
+        let applied = apply_advantages(&flags, &[0, 3, 5, 7], Advantages::PerRow(&[1.0, 2.0, -1.0]), true).unwrap();
+        assert_eq!(applied.advantages_T, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0]);
+        assert_eq!(applied.is_trained_T, [false, true, false, false, false, false, true]);
+        assert_eq!(applied.totals.trained_tokens_R, [1, 0, 1]);
+        assert_eq!(applied.totals.is_zero_R, [false, true, false]);
+        let expected = ErrorCounters {
+            detected_action_tokens: 3,
+            suppressed_positive_action_tokens: 2,
+            retained_nonpositive_action_tokens: 1,
+            emptied_rows: 1,
+        };
+        assert_eq!(applied.counters, expected);
+    }
+
+    #[test]
+    fn values_off_the_action_tokens_are_not_read() {
+        let applied = apply_advantages(&[0, ACTION], &[0, 2], Advantages::PerToken(&[f32::NAN, 0.25]), false).unwrap();
+        assert_eq!(applied.advantages_T, [0.0, 0.25]);
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        assert!(apply_advantages(&[0], &[0, 1], Advantages::PerRow(&[]), false).unwrap_err().is_shape());
+        assert!(apply_advantages(&[0], &[0, 2], Advantages::PerRow(&[1.0]), false).unwrap_err().is_shape());
+        assert!(scale_rows(&[0.0], &[0, 1], &[]).unwrap_err().is_shape());
+    }
+}

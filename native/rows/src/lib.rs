@@ -1,0 +1,32 @@
+//! Kernels on row blocks.
+//!
+//! A block holds the training rows of one group: token columns end to end, row boundaries, one table a row and one a model call.
+//! Every kernel is a pure function of borrowed slices: it checks shapes, allocates in proportion to its input and spawns no thread.
+//! Sums run in f64 in the order of the input, so that equal inputs give equal bits.
+
+#![allow(
+    non_snake_case,
+    reason = "arrays carry their dimension as a suffix: _T tokens, _R rows, _G groups, _P policies, _S targets"
+)]
+
+mod apply;
+mod assemble;
+mod block;
+mod credit;
+mod depth;
+mod digest;
+mod error;
+mod merge;
+mod metrics;
+mod stale;
+
+pub use apply::{apply_advantages, row_totals, scale_rows, Advantages, Applied, ErrorCounters, RowTotals};
+pub use assemble::{assemble, Assembled, TrainedTokens};
+pub use block::{Block, ACTION, ERROR, MESSAGE, NO_CALL};
+pub use credit::{baselines, BaselineRule};
+pub use depth::{discount_weights, level_weights, surviving_starts};
+pub use digest::{block_digest, BLOCK_RULE};
+pub use error::RowsError;
+pub use merge::{Call, Merged, Merger, Trajectory};
+pub use metrics::{training_metrics, ClipBounds, TrainingMetrics};
+pub use stale::{stale_rows, Stale};

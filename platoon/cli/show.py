@@ -1,0 +1,67 @@
+"""`platoon show`: the headline figures of a results folder as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+def show(results: Path, as_json: bool) -> None:
+    """Show what the runs and evaluations of RESULTS came to."""
+    from platoon.artifacts.canonical import read_json
+
+    summary = read_json(results / "summary.json", "summary (write it with `snakemake --profile local train`)")
+    if as_json:
+        import json
+
+        click.echo(json.dumps(summary, sort_keys=True))
+        return
+    from rich.console import Console
+
+    console = Console()
+    for table in _tables(summary):
+        console.print(table)
+    page = results / "report.html"
+    if page.exists():
+        console.print(f"report: {page}", highlight=False)
+
+
+def _tables(summary: dict[str, Any]) -> list[Any]:
+    from rich.table import Table
+
+    from platoon.report.page import number, seconds
+
+    runs = Table(title="runs", title_justify="left", title_style="bold")
+    for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
+        runs.add_column(column, justify="left" if column == "run" else "right")
+    for name, row in summary.get("runs", {}).items():
+        tokens, spent = row.get("tokens") or {}, row.get("seconds") or {}
+        runs.add_row(
+            name,
+            number(row.get("steps")),
+            number(row.get("rollouts")),
+            number(row.get("mean_reward"), 3),
+            number(tokens.get("completion")),
+            seconds(spent.get("total")),
+        )
+    evaluations = Table(title="evaluations", title_justify="left", title_style="bold")
+    parts = sorted({part for row in summary.get("evaluations", {}).values() for part in row.get("components") or {}})
+    parts = [part for part in parts if part != "reward"]
+    for column in ("evaluation", "of run", "mean reward", *parts, "rollouts", "time"):
+        evaluations.add_column(column, justify="left" if column in ("evaluation", "of run") else "right")
+    for name, row in summary.get("evaluations", {}).items():
+        components, spent = row.get("components") or {}, row.get("seconds") or {}
+        evaluations.add_row(
+            name,
+            str(row.get("run", "")),
+            number(row.get("mean_reward"), 3),
+            *(number(components.get(part), 3) for part in parts),
+            number(row.get("rollouts")),
+            seconds(spent.get("total")),
+        )
+    return [runs, evaluations]

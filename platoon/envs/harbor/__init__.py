@@ -1,0 +1,1 @@
+"""Harbor datasets: the task format, sources, locks and hold-outs."""

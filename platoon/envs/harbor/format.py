@@ -1,0 +1,203 @@
+"""One Harbor task directory: its files, its `task.toml`, its instruction, and whether it can run at all.
+
+Assumes nothing of the directory. Guarantees that a task which `read_task` returns has an instruction, tests and valid settings; any
+other is refused by a `TaskRefused` whose text is what a lock records (`task_config: <why>`, paths relative to the task). Sizes are
+bounded before anything is read.
+
+    task = read_task(Path("tasks/add-numbers"))
+    task.instruction, task.agent.timeout_sec, task.verifier.env
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from platoon.config.problems import from_validation_error, printable
+from platoon.envs.harbor.task_toml import AgentTable, Artifact, EnvironmentTable, TaskToml, VerifierTable
+from platoon.errors import PlatoonError
+
+HASHED_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
+HASHED_DIRECTORIES = ("environment", "tests", "solution", "steps")
+COMPOSE_FILE = "environment/docker-compose.yaml"
+UNREAD_COMPOSE_FILES = ("docker-compose.yml", "compose.yaml", "compose.yml")
+TOML_LIMIT_BYTES = 1024 * 1024
+INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
+
+ImageSource = Literal["docker_image", "dockerfile", "compose", "none"]
+
+_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
+
+
+class TaskRefused(PlatoonError):
+    """A task that a lock records as refused. code: one of the lock's refusal codes; why: one sentence."""
+
+    def __init__(self, code: str, why: str) -> None:
+        self.code, self.why = code, why
+        super().__init__(self.refusal)
+
+    @property
+    def refusal(self) -> str:
+        return f"{self.code}: {self.why}"
+
+
+@dataclass(frozen=True)
+class HarborTask:
+    """A task that can run. instruction: without canary lines. image_source: which definition gives the image."""
+
+    directory: Path
+    name: str | None
+    instruction: str
+    metadata: Mapping[str, Any]
+    environment: EnvironmentTable
+    agent: AgentTable
+    verifier: VerifierTable
+    solution_env: Mapping[str, str]
+    artifacts: tuple[Artifact, ...]
+    image_source: ImageSource
+    has_solution: bool
+
+    @property
+    def uploads_environment(self) -> bool:
+        """Whether a session copies `environment/` into the working directory: nothing else would bring its files there."""
+        return self.image_source in ("docker_image", "none") and _has_entries(self.directory / "environment")
+
+
+def read_task(directory: Path) -> HarborTask:
+    """The task of a directory. Raises TaskRefused."""
+    toml = read_toml(directory)
+    image_source = _image_source(directory, toml.environment)
+    if toml.steps:
+        raise TaskRefused("task_config", "task.toml: steps: tasks of several steps are not run")
+    if toml.environment.os.lower() != "linux":
+        raise TaskRefused("task_config", f"task.toml: environment.os: only linux is run, got {printable(toml.environment.os)}")
+    if (directory / "tests/docker-compose.yaml").exists():
+        raise TaskRefused("task_config", "tests/docker-compose.yaml: a verifier of several containers is not run")
+    if not _bundles_tests(directory, toml) and not _is_file(directory / "tests/test.sh"):
+        raise TaskRefused("task_config", "tests/test.sh: a task needs tests, and this file is missing")
+    return HarborTask(
+        directory=directory,
+        name=toml.task.name,
+        instruction=read_instruction(directory),
+        metadata=toml.metadata,
+        environment=toml.environment,
+        agent=toml.agent,
+        verifier=toml.verifier,
+        solution_env=toml.solution.env,
+        artifacts=tuple(toml.artifacts),
+        image_source=image_source,
+        has_solution=_is_file(directory / "solution/solve.sh"),
+    )
+
+
+def read_toml(directory: Path) -> TaskToml:
+    """A task's settings alone. Raises TaskRefused naming every wrong key."""
+    data = _read(directory, "task.toml", TOML_LIMIT_BYTES)
+    try:
+        values = tomllib.loads(data)
+    except (tomllib.TOMLDecodeError, ValueError) as error:
+        raise TaskRefused("task_config", f"task.toml: {printable(str(error))}") from None
+    except RecursionError:
+        raise TaskRefused("task_config", "task.toml: is nested too deeply") from None
+    try:
+        return TaskToml.model_validate(values)
+    except ValidationError as error:
+        problems = from_validation_error(error, TaskToml, values, lambda path: "")
+        raise TaskRefused("task_config", "task.toml: " + "; ".join(str(problem) for problem in problems)) from None
+
+
+def read_instruction(directory: Path) -> str:
+    """The prompt of a task without canary lines. Raises TaskRefused when there is none."""
+    text = cut_canary(_read(directory, "instruction.md", INSTRUCTION_LIMIT_BYTES))
+    if not text.strip():
+        raise TaskRefused("task_config", "instruction.md: is empty")
+    return text
+
+
+def cut_canary(text: str) -> str:
+    """Text without the canary lines at its top and the blank lines below them."""
+    lines = text.splitlines(keepends=True)
+    count = 0
+    while count < len(lines) and _is_canary(lines[count].strip().lower()):
+        count += 1
+    if count:
+        while count < len(lines) and not lines[count].strip():
+            count += 1
+    return "".join(lines[count:])
+
+
+def resolve_env(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
+    """A table of environment variables with whole-value templates `${NAME}` and `${NAME:-default}` taken from the host.
+
+    Raises KeyError with the variable's name when one is unset and has no default. Text around a template keeps it literal.
+    """
+    resolved = {}
+    for name, value in env.items():
+        template = _TEMPLATE.fullmatch(value)
+        if template is None:
+            resolved[name] = value
+        elif template[1] in host:
+            resolved[name] = host[template[1]]
+        elif template[2] is not None:
+            resolved[name] = template[2]
+        else:
+            raise KeyError(template[1])
+    return resolved
+
+
+def _is_canary(line: str) -> bool:
+    return "canary" in line and (line.startswith("#") or (line.startswith("<!--") and line.endswith("-->")))
+
+
+def _image_source(directory: Path, environment: EnvironmentTable) -> ImageSource:
+    if environment.docker_image is not None:
+        return "docker_image"
+    if _is_file(directory / "environment/Dockerfile"):
+        return "dockerfile"
+    return "compose" if _is_file(directory / COMPOSE_FILE) else "none"
+
+
+def _bundles_tests(directory: Path, toml: TaskToml) -> bool:
+    verifier = toml.verifier
+    own_image = verifier.environment is not None and verifier.environment.docker_image is not None
+    return verifier.separate and (own_image or _is_file(directory / "tests/Dockerfile"))
+
+
+def _has_entries(path: Path) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return any(True for _ in entries)
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _read(directory: Path, name: str, limit_bytes: int) -> str:
+    path = directory / name
+    if not _is_file(path):
+        raise TaskRefused("task_config", f"{name}: is missing, or no file")
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise TaskRefused("task_config", f"{name}: cannot be read: {error.strerror}") from None
+    if len(data) > limit_bytes:
+        raise TaskRefused("task_config", f"{name}: has more than {limit_bytes} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskRefused("task_config", f"{name}: is not UTF-8 (byte {error.start})") from None

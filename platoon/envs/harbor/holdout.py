@@ -1,0 +1,154 @@
+"""Splits a lock into train and eval by whole groups, so that no held-out task has a sibling or an input file in training.
+
+Pure: the same rows and options give the same split whatever their order. Rules: groups that share an input file are one; a walk in
+order of a seeded hash holds a group out when every stratum it touches still has room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Any
+
+from platoon.envs.harbor.options import HoldOut
+from platoon.errors import ConfigError, Problem
+
+EMPTY_FILE = "sha256:" + hashlib.sha256(b"").hexdigest()
+BINARY_PROBE_BYTES = 8000
+
+
+@dataclass(frozen=True)
+class HoldOutRow:
+    """What a split needs of a lock's row. input_files: task-relative path to digest, None when the lock does not say."""
+
+    name: str
+    index: Mapping[str, Any]
+    runnable: bool
+    input_files: Mapping[str, str] | None
+
+
+@dataclass(frozen=True)
+class Split:
+    """Runnable task ids of both sides in training order, and the digest that says which are held out (64 hex)."""
+
+    train: tuple[str, ...]
+    eval: tuple[str, ...]
+    eval_digest: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"train": len(self.train), "eval": len(self.eval), "eval_digest": self.eval_digest}
+
+
+def split(rows: Iterable[HoldOutRow], options: HoldOut) -> Split:
+    """The split. Raises ConfigError naming what a runnable task lacks, or a pattern that matches nothing."""
+    rows = sorted(rows, key=lambda row: row.name)
+    placed = _place(rows, options)
+    groups = _joined_groups(placed, options)
+    members: dict[str, list[str]] = defaultdict(list)
+    for row, group, _ in placed:
+        members[groups[group]].append(row.name)
+    stratum_of = {row.name: stratum for row, _, stratum in placed}
+    held = _walk(members, stratum_of, options)
+    runnable = [row.name for row, _, _ in placed if row.runnable]
+    order = {name: (_hash(f"{options.seed}\0{name}"), name) for name in runnable}
+    eval_names = sorted((name for name in runnable if name in held), key=order.__getitem__)
+    train_names = sorted((name for name in runnable if name not in held), key=order.__getitem__)
+    return Split(tuple(train_names), tuple(eval_names), eval_digest(eval_names))
+
+
+def eval_digest(names: Iterable[str]) -> str:
+    """SHA-256 of the sorted ids joined with LF, 64 hex."""
+    return _hash("\n".join(sorted(names)))
+
+
+def input_digest(data: bytes) -> str:
+    """`sha256:` of a file as an input of a task: text counts without byte order mark, line ends, trailing blanks, blank lines."""
+    if b"\0" not in data[:BINARY_PROBE_BYTES]:
+        data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = (line.rstrip(b" \t") for line in data.split(b"\n"))
+        data = b"".join(line + b"\n" for line in lines if line)
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRow, str, str]]:
+    placed, problems = [], []
+    for row in rows:
+        group = next((_text(row.index[name]) for name in options.group_fields if row.index.get(name) is not None), None)
+        stratum = "" if options.stratify_by is None else row.index.get(options.stratify_by)
+        if group is not None and stratum is not None:
+            placed.append((row, group, _text(stratum)))
+        elif row.runnable:
+            key, names = ("group_by", options.group_fields) if group is None else ("stratify_by", [options.stratify_by])
+            problems.append(Problem(f"task {row.name} has no field {' or '.join(map(str, names))}", key=f"holdout.{key}"))
+        if row.runnable and row.input_files is None:
+            problems.append(
+                Problem(f"the lock does not say which input files task {row.name} has", key="holdout", advice="fetch it again")
+            )
+    if problems:
+        raise ConfigError(problems)
+    return placed
+
+
+def _joined_groups(placed: Sequence[tuple[HoldOutRow, str, str]], options: HoldOut) -> dict[str, str]:
+    """Each group to the name of the union it is in."""
+    parent: dict[str, str] = {}
+
+    def find(node: str) -> str:
+        while parent.setdefault(node, node) != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    matched: set[str] = set()
+    sizes: dict[str, int] = defaultdict(int)
+    for row, group, _ in placed:
+        sizes[group] += 1
+        # The prefixes keep a group called like a digest apart from it.
+        root = find(f"group\0{group}")
+        for path, digest in (row.input_files or {}).items():
+            ignoring = [pattern for pattern in options.ignore_inputs if fnmatchcase(path, pattern)]
+            matched.update(ignoring)
+            if not ignoring and digest != EMPTY_FILE:
+                parent[find(f"file\0{digest}")] = root
+                root = find(root)
+    if unmatched := [pattern for pattern in options.ignore_inputs if pattern not in matched]:
+        raise ConfigError(
+            Problem(f"the pattern {pattern!r} matches no input file", key="holdout.ignore_inputs") for pattern in unmatched
+        )
+    unions: dict[str, list[str]] = defaultdict(list)
+    for group in sizes:
+        unions[find(f"group\0{group}")].append(group)
+    names = {root: min(groups, key=lambda group: (-sizes[group], group)) for root, groups in unions.items()}
+    return {group: names[find(f"group\0{group}")] for group in sizes}
+
+
+def _walk(members: Mapping[str, Sequence[str]], stratum_of: Mapping[str, str], options: HoldOut) -> set[str]:
+    sizes: dict[str, int] = defaultdict(int)
+    for stratum in stratum_of.values():
+        sizes[stratum] += 1
+    # The decimal as written: 0.07 of 100 is 7, not the 8 that the nearest binary fraction would give.
+    fraction = Decimal(repr(options.fraction))
+    room = {stratum: math.ceil(fraction * size) for stratum, size in sizes.items()}
+    held: set[str] = set()
+    for group in sorted(members, key=lambda group: (_hash(f"{options.seed}\0{group}"), group)):
+        wanted: dict[str, int] = defaultdict(int)
+        for name in members[group]:
+            wanted[stratum_of[name]] += 1
+        if all(count <= room[stratum] for stratum, count in wanted.items()):
+            held.update(members[group])
+            for stratum, count in wanted.items():
+                room[stratum] -= count
+    return held
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,218 @@
+"""`service_kwargs` of a Harbor entry: the keys, what they default to, and which of them belong together.
+
+Paths are kept as written; whoever reads them joins them to the folder of the configuration file. A key of a source or feature that
+is not served is refused with what is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from platoon.config.model import ConfigModel, Options, PositiveFloat, problems_error
+from platoon.config.problems import from_validation_error
+from platoon.errors import ConfigError, Problem
+
+DIRECTORY_ADVICE = "name a local directory, relative to the configuration file"
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+UserPolicy = Literal["refuse", "ignore", "honor"]
+Scalar = str | int | float | bool
+
+# Keys that mean something elsewhere in the product's documents, with what serves their purpose here.
+_UNSERVED: Mapping[str, str] = {
+    "adapter": "generate the dataset, then name its directory as dataset",
+    "lock": "name the dataset; its lock is found by what was asked for",
+    "overlays": "change the task directories, or a copy of them",
+    "registry": "a dataset is a local directory",
+    "node_services": "sandboxes of one container are served",
+    "on_sidecar_down": "sandboxes of one container are served",
+    "verifier_classifiers": "graders report through the reward file",
+}
+_REMOVED: Mapping[str, str] = {
+    "cache": "set cache: in the site file",
+    "image_map": "the image map is an input of the run",
+    "toolchain_root": "set cache: in the site file",
+}
+
+
+class Refuse(ConfigModel):
+    """`refuse:` which tasks a fetch refuses instead of locking them as runnable."""
+
+    sidecars: bool = False
+    gpus: bool = True
+    agent_user: bool = True
+    privileges: bool = True
+    per_task_build: bool = False
+    uploads_over_mb: Annotated[float, Field(gt=0)] | None = None
+    stack: Literal[True, "sidecars"] | None = None
+
+    @property
+    def effective_sidecars(self) -> bool:
+        return self.sidecars or self.stack is not None
+
+
+class IndexFile(ConfigModel):
+    """`index:` a file of fields by task id, relative to the dataset; `key` names the id in rows, `fields` picks some."""
+
+    path: str
+    key: str = "task_id"
+    fields: list[str] | None = None
+
+
+class IndexMetadata(ConfigModel):
+    """`index:` scalars of `[metadata]` in each `task.toml`."""
+
+    metadata: list[str]
+
+
+class HoldOut(ConfigModel):
+    """`holdout:` which whole groups of tasks are kept for evaluation."""
+
+    fraction: Annotated[float, Field(gt=0, lt=1)]
+    group_by: str | list[str]
+    stratify_by: str | None = None
+    seed: int = 0
+    ignore_inputs: list[str] = Field(default_factory=list)
+
+    @property
+    def group_fields(self) -> list[str]:
+        return [self.group_by] if isinstance(self.group_by, str) else self.group_by
+
+
+class ServiceMount(ConfigModel):
+    """A host path bound into every sandbox of the entry."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+class RewardContract(ConfigModel):
+    """`reward:` which number of a reward file is the one that trains."""
+
+    primary: str = "reward"
+
+
+class HarborOptions(ConfigModel):
+    """All options of a Harbor entry. Exactly one of dataset, dataset_dir and task_dirs says what is served."""
+
+    dataset: str | None = None
+    """a dataset to lock: a local directory"""
+    dataset_dir: str | None = None
+    """a directory of tasks to serve as it is, without a lock"""
+    task_dirs: list[str] | None = None
+    """task directories to serve as they are, without a lock"""
+    tasks: str | list[str] | None = None
+    """allowlist file(s) of task ids, united"""
+    select: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
+    """index fields and their allowed values; `name` takes globs"""
+    refuse: Refuse = Refuse()
+    """which tasks a fetch refuses"""
+    index: list[str | IndexFile | IndexMetadata] = Field(default_factory=list)
+    """more index fields: files, or scalars of the tasks' own metadata"""
+    splits: str | None = None
+    """file of split names and their task ids"""
+    holdout: HoldOut | None = None
+    """split by whole groups into train and eval"""
+    provider: str | None = None
+    """sandbox provider; the site file's when unset"""
+    provider_options: Options = Field(default_factory=dict)
+    """options of the provider, laid over the site's"""
+    verifier_provider_options: Options | None = None
+    """options laid over provider_options for separate verifiers"""
+    default_image: str | None = None
+    """image of tasks that name none"""
+    workdir: str = "/app"
+    """working directory when neither task nor image gives one"""
+    env: dict[str, str] = Field(default_factory=dict)
+    """environment variables of every sandbox"""
+    mounts: list[ServiceMount] = Field(default_factory=list)
+    """host paths bound into every sandbox"""
+    tool_timeout_s: PositiveFloat = 300.0
+    """limit of one tool call in seconds"""
+    agent_timeout_multiplier: PositiveFloat = 1.0
+    """factor on the tasks' agent time limits"""
+    verifier_timeout_multiplier: PositiveFloat = 1.0
+    """factor on the tasks' verifier time limits"""
+    concurrent_tools: list[Literal["bash", "view", "write", "edit"]] = Field(default_factory=list)
+    """tools that may run while another call runs"""
+    queue_timeout_s: PositiveFloat | None = 240.0
+    """longest wait for a turn in seconds; null waits without limit"""
+    close_timeout_s: PositiveFloat = 30.0
+    """how long the last close waits for calls in flight, in seconds"""
+    sandbox_start_budget_s: PositiveFloat = 600.0
+    """limit of one sandbox start in seconds"""
+    max_artifact_bytes: Annotated[int, Field(gt=0)] = 1 << 30
+    """limit of one artifact in bytes"""
+    reward: RewardContract = RewardContract()
+    """which reward trains"""
+    agent_user: UserPolicy = "refuse"
+    """what happens to a task's own agent user"""
+    verifier_user: UserPolicy | None = None
+    """what happens to a task's own verifier user; agent_user's when unset"""
+    network_policy: Literal["task", "none"] = "task"
+    """`none` gives no phase a network"""
+    stacks: Literal["auto", "refuse"] = "auto"
+    """whether tasks of several containers run where the provider can"""
+    name: str = "harbor"
+    """label of the service"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _explain_unserved(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            found = [Problem("is not served", key=key, advice=_UNSERVED[key]) for key in value if key in _UNSERVED]
+            found += [Problem("was removed", key=key, advice=_REMOVED[key]) for key in value if key in _REMOVED]
+            if found:
+                raise problems_error(found)
+        return value
+
+    @field_validator("dataset", "dataset_dir")
+    @classmethod
+    def _is_a_path(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not value or any(character in value for character in "\0\n"):
+            raise ValueError("must be a path")
+        if SCHEME.match(value):
+            raise ValueError(f"must be a local directory ({DIRECTORY_ADVICE})")
+        return value
+
+    def checks(self) -> Iterator[Problem]:
+        served = [key for key in ("dataset", "dataset_dir", "task_dirs") if getattr(self, key) is not None]
+        if not served:
+            yield Problem("is required: what the entry serves", key="dataset", advice=DIRECTORY_ADVICE)
+        elif len(served) > 1:
+            yield Problem(f"excludes {served[0]}", key=served[1])
+        if self.dataset is None:
+            for key in ("tasks", "select", "index", "refuse"):
+                if key in self.model_fields_set:
+                    yield Problem("needs dataset", key=key)
+        if self.splits is not None and self.holdout is not None:
+            yield Problem("excludes splits", key="holdout")
+        if self.holdout is not None and self.dataset is None:
+            yield Problem("needs dataset", key="holdout")
+        if self.verifier_provider_options is not None and self.provider is None:
+            yield Problem("needs a provider", key="verifier_provider_options")
+        for key in self.select:
+            if key.startswith("flags."):
+                yield Problem("selects by index fields and name alone", key=f"select.{key}")
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any], *, key: str = "service_kwargs", file: str = "") -> Self:
+        """The options of a free-form mapping. Raises ConfigError whose problems are below `key` of `file`."""
+        import json
+
+        try:
+            return cls.model_validate_json(json.dumps(value))
+        except ValidationError as error:
+            problems = from_validation_error(error, cls, dict(value), lambda path: file)
+            below = (Problem(item.rule, f"{key}.{item.key}" if item.key else key, item.file, item.advice) for item in problems)
+            raise ConfigError(below) from None
+
+    @property
+    def task_files(self) -> list[str]:
+        return [self.tasks] if isinstance(self.tasks, str) else list(self.tasks or [])

@@ -1,0 +1,148 @@
+"""The JSON bodies of the protocol that the service reads. Keys it does not read are ignored, as servers of this protocol do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+
+
+class Body(BaseModel):
+    """A request body."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+
+class CreateSession(Body):
+    tags: list[str] = []
+    user_metadata: dict[str, Any] | None = None
+    display_name: str | None = None
+
+
+class SessionHeartbeat(Body):
+    session_id: str
+
+
+class LoraConfig(Body):
+    rank: PositiveInt = 32
+    seed: int | None = None
+    train_unembed: bool = True
+    train_mlp: bool = True
+    train_attn: bool = True
+
+
+class OptimizerConfig(Body):
+    type: str = "adamw"
+
+
+class CreateModel(Body):
+    session_id: str
+    model_seq_id: NonNegativeInt
+    base_model: str
+    user_metadata: dict[str, Any] | None = None
+    lora_config: LoraConfig = LoraConfig()
+    optimizer_config: OptimizerConfig = OptimizerConfig()
+
+
+class LoadWeights(Body):
+    """Either a new run (session_id, model_seq_id) or an existing one (model_id, seq_id)."""
+
+    path: str
+    optimizer: bool
+    session_id: str | None = None
+    model_seq_id: NonNegativeInt | None = None
+    model_id: str | None = None
+    seq_id: PositiveInt | None = None
+    base_model: str | None = None
+    user_metadata: dict[str, Any] | None = None
+    optimizer_config: OptimizerConfig | None = None
+
+
+class ModelRequest(Body):
+    model_id: str
+
+
+class AdamParams(Body):
+    learning_rate: float = Field(default=1e-4, allow_inf_nan=False)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    eps: float = Field(default=1e-12, ge=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=0.0, allow_inf_nan=False)
+    grad_clip_norm: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+
+class OptimStep(Body):
+    model_id: str
+    seq_id: PositiveInt
+    adam_params: AdamParams | None = None
+    optimizer_params: OptimizerConfig | None = None
+
+
+class SaveWeights(Body):
+    model_id: str
+    seq_id: PositiveInt
+    path: str
+    ttl_seconds: PositiveInt | None = None
+    overwrite: bool = False
+    user_metadata: dict[str, str] | None = None
+
+
+class SaveWeightsForSampler(Body):
+    model_id: str
+    seq_id: PositiveInt
+    path: str | None = None
+    sampling_session_seq_id: NonNegativeInt | None = None
+    kind: str = "snapshot"
+    ttl_seconds: PositiveInt | None = None
+    user_metadata: dict[str, str] | None = None
+
+
+class CreateSamplingSession(Body):
+    session_id: str
+    sampling_session_seq_id: NonNegativeInt
+    model_path: str | None = None
+    base_model: str | None = None
+
+
+class Chunk(Body):
+    type: str = "encoded_text"
+    tokens: list[int] = []
+
+
+class Prompt(Body):
+    chunks: list[Chunk]
+
+
+class SamplingParams(Body):
+    max_tokens: PositiveInt | None = None
+    seed: int | None = None
+    stop: str | list[int] | list[str] | None = None
+    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    top_k: int = -1
+    top_p: float = Field(default=1.0, gt=0, le=1)
+
+
+class Sample(Body):
+    sampling_session_id: str
+    seq_id: NonNegativeInt
+    prompt: Prompt
+    sampling_params: SamplingParams = SamplingParams()
+    num_samples: PositiveInt = 1
+    prompt_logprobs: bool | None = None
+    topk_prompt_logprobs: NonNegativeInt = 0
+    topk_sample_logprobs: NonNegativeInt = 0
+    prompt_logprobs_last_n: PositiveInt | None = None
+    target_prompt_logprobs: Any = None
+    prompt_alt_tokens_k: int = 0
+
+
+class RetrieveFuture(Body):
+    request_id: str
+
+
+class CheckpointPath(Body):
+    tinker_path: str
+
+
+class SetTtl(Body):
+    ttl_seconds: PositiveInt | None = None

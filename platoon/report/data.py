@@ -1,0 +1,90 @@
+"""What the report shows, taken from receipts alone; the machine's directories are not asked again.
+
+A receipt is a mapping as `artifacts.receipts` reads it. A value a receipt does not have is shown as missing, never as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its headline figures and one row a step."""
+
+    name: str
+    trainer: str
+    parent: str | None
+    steps: int
+    seed: int | None
+    figures: Mapping[str, Any]
+    curve: Sequence[Mapping[str, Any]]
+
+    def series(self, *path: str) -> tuple[list[int], list[float]]:
+        """Steps and values of a nested key of the curve, for the steps that have it."""
+        pairs = [(int(row["step"]), value) for row in self.curve if (value := dig(row, *path)) is not None]
+        return [step for step, _ in pairs], [float(value) for _, value in pairs]
+
+    def keys(self, name: str) -> list[str]:
+        """The keys of a mapping in the curve's rows (components, seconds, tokens), sorted."""
+        return sorted({key for row in self.curve for key in row.get(name) or {}})
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of one run."""
+
+    name: str
+    run: str
+    figures: Mapping[str, Any]
+    tasks: Sequence[Mapping[str, Any]]
+    example: Mapping[str, Any] | None
+
+    @property
+    def components(self) -> Mapping[str, float]:
+        return self.figures.get("components") or {}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Runs in the order of the recipe, evaluations in theirs."""
+
+    runs: Sequence[Run]
+    evaluations: Sequence[Evaluation]
+
+    @property
+    def example(self) -> Evaluation | None:
+        """The last evaluation that holds a whole trajectory."""
+        return next((item for item in reversed(self.evaluations) if item.example), None)
+
+
+def dig(value: Any, *path: str) -> Any:
+    """A nested value, None where a key on the way is missing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def report_of(receipts: Sequence[Mapping[str, Any]]) -> Report:
+    """Sorts receipts into runs and evaluations. Raises KeyError for a receipt without its own fields."""
+    runs, evaluations = [], []
+    for receipt in receipts:
+        figures = receipt.get("figures") or {}
+        if receipt["kind"] == "train":
+            runs.append(
+                Run(
+                    name=receipt["run"],
+                    trainer=receipt["trainer"],
+                    parent=dig(receipt, "parent", "run"),
+                    steps=receipt["steps"],
+                    seed=receipt.get("seed"),
+                    figures=figures,
+                    curve=receipt.get("curve") or (),
+                )
+            )
+        else:
+            tasks = receipt.get("tasks") or ()
+            evaluations.append(Evaluation(receipt["name"], receipt["run"], figures, tasks, receipt.get("example")))
+    return Report(runs, evaluations)

@@ -1,0 +1,165 @@
+"""Draws each figure as SVG text with matplotlib. The same report gives the same bytes: no date, fixed ids, text as outlines.
+
+A figure without data is drawn all the same and says so: an empty place would look like a fault of the page.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from platoon.report.data import Report, Run, dig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, GRID = "#1f2933", "#d9dfe5"
+COLORS = ("#2463a8", "#d9822b", "#3a8f5c", "#8e5ea2", "#b23a48", "#6b7785")
+STYLE = {
+    "svg.hashsalt": "platoon",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+}
+SIZE_INCHES = (7.2, 3.4)
+
+
+def draw(name: str, report: Report) -> str:
+    """The SVG text of a figure. Raises KeyError for a name that `figures.FIGURES` lacks."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+        axes = figure.subplots()
+        if not _DRAWINGS[name](axes, report):
+            axes.text(0.5, 0.5, "nothing recorded", ha="center", va="center", transform=axes.transAxes)
+            axes.set_axis_off()
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _rl_run(report: Report) -> Run | None:
+    """The last run that trained from rewards, else the last run."""
+    return next((run for run in reversed(report.runs) if run.trainer == "rl"), report.runs[-1] if report.runs else None)
+
+
+def _reward(axes: Axes, report: Report) -> bool:
+    run = _rl_run(report)
+    if run is None:
+        return False
+    lines = [("reward", run.series("reward"))]
+    lines += [(key, run.series("components", key)) for key in run.keys("components") if key != "reward"]
+    drawn = False
+    for color, (label, (steps, values)) in zip(COLORS, lines, strict=False):
+        if not steps:
+            continue
+        axes.plot(steps, values, color=color, alpha=0.35, linewidth=1)
+        axes.plot(steps, _smooth(values), color=color, label=label, linewidth=2)
+        drawn = True
+    if drawn:
+        axes.set(xlabel=f"step of {run.name}", ylabel="mean", ylim=(0, None))
+        axes.legend(loc="best")
+    return drawn
+
+
+def _evaluations(axes: Axes, report: Report) -> bool:
+    shown = [item for item in report.evaluations if item.figures.get("reward_mean") is not None]
+    if not shown:
+        return False
+    parts = sorted({key for item in shown for key in item.components if key != "reward"})
+    width = 0.8 / len(shown)
+    for index, item in enumerate(shown):
+        values = [item.figures["reward_mean"], *(item.components.get(part, float("nan")) for part in parts)]
+        places = [place + (index - (len(shown) - 1) / 2) * width for place in range(len(values))]
+        bars = axes.bar(places, values, width * 0.92, color=COLORS[index % len(COLORS)], label=f"{item.name} ({item.run})")
+        axes.bar_label(bars, fmt="%.2f", padding=2)
+    axes.set_xticks(range(1 + len(parts)), ["reward", *parts])
+    axes.set(ylabel="mean over rollouts", ylim=(0, 1.12))
+    axes.grid(axis="x", visible=False)
+    axes.legend(loc="upper left", ncols=len(shown))
+    return True
+
+
+def _staleness(axes: Axes, report: Report) -> bool:
+    run = _rl_run(report)
+    if run is None:
+        return False
+    drawn = False
+    for color, (key, label) in zip(COLORS, (("mean", "mean"), ("max", "oldest")), strict=False):
+        steps, values = run.series("staleness", key)
+        if steps:
+            axes.step(steps, values, where="mid", color=color, label=label, linewidth=2)
+            drawn = True
+    if drawn:
+        axes.set(xlabel=f"step of {run.name}", ylabel="publications", ylim=(-0.1, None))
+        axes.legend(loc="best")
+    return drawn
+
+
+def _step_time(axes: Axes, report: Report) -> bool:
+    return _stacked(axes, report, "seconds", "seconds")
+
+
+def _tokens(axes: Axes, report: Report) -> bool:
+    run = _rl_run(report)
+    if run is None:
+        return False
+    drawn = False
+    for color, key in zip(COLORS, run.keys("tokens"), strict=False):
+        steps, values = run.series("tokens", key)
+        if steps:
+            axes.plot(steps, values, color=color, label=key, linewidth=2)
+            drawn = True
+    if drawn:
+        axes.set(xlabel=f"step of {run.name}", ylabel="tokens", ylim=(0, None))
+        axes.legend(loc="best")
+    return drawn
+
+
+def _stacked(axes: Axes, report: Report, name: str, unit: str) -> bool:
+    run = _rl_run(report)
+    parts = [key for key in run.keys(name) if key != "total"] if run else []
+    if run is None or not parts:
+        return False
+    steps = [int(row["step"]) for row in run.curve]
+    below = [0.0] * len(steps)
+    for index, part in enumerate(parts):
+        values = [float(dig(row, name, part) or 0.0) for row in run.curve]
+        axes.bar(steps, values, 1.0, bottom=below, color=COLORS[index % len(COLORS)], label=part)
+        below = [low + value for low, value in zip(below, values, strict=True)]
+    axes.set(xlabel=f"step of {run.name}", ylabel=unit)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(5, len(parts)))
+    return True
+
+
+def _smooth(values: list[float], weight: float = 0.8) -> list[float]:
+    """Exponential mean with its start corrected, so that the first point is the first value."""
+    mean, scale, out = 0.0, 0.0, []
+    for value in values:
+        mean, scale = weight * mean + (1 - weight) * value, weight * scale + (1 - weight)
+        out.append(mean / scale)
+    return out
+
+
+_DRAWINGS: Mapping[str, Callable[[Axes, Report], bool]] = {
+    "reward": _reward,
+    "evaluations": _evaluations,
+    "staleness": _staleness,
+    "step_time": _step_time,
+    "tokens": _tokens,
+}

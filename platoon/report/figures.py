@@ -1,0 +1,14 @@
+"""The figures of the report by name; the workflow declares each as a file, so the names are known before anything is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CAPTIONS: Mapping[str, str] = {
+    "reward": "Mean reward of the groups each step trained on, and its parts.",
+    "evaluations": "Held-out tasks before and after: the whole reward, and its parts apart.",
+    "staleness": "How many publications old the trained rows were, mean and oldest, a step.",
+    "step_time": "Where each step's seconds went.",
+    "tokens": "Tokens a step: prompts read, replies sampled, and those that trained.",
+}
+FIGURES: tuple[str, ...] = tuple(CAPTIONS)

@@ -1,0 +1,62 @@
+"""How paths of a sandbox become paths of the host and back, in commands and in output.
+
+A command that says `/app/data` means the sandbox's own file: the roots `/app /tests /logs /solution /tmp`, the working directory
+and the targets of mounts are rewritten to lie below the sandbox's `fs/`. A root counts only where a path can begin (not after a
+character of a path, a variable or a closing bracket) and where it ends as a path component. Contents of files are not rewritten:
+scripts use `$PLATOON_SANDBOX_ROOT`. Output says the sandbox's paths, as it would in a container, and so holds no random directory.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOTS = ("/app", "/tests", "/logs", "/solution", "/tmp")  # noqa: S108  because these are the sandbox's, not the host's
+
+_BEFORE = r"(?<![A-Za-z0-9_./~})\]*?%@+$-])"
+_AFTER = r"(?![A-Za-z0-9_.~-])"
+
+
+class PathMap:
+    """Rewriting for one sandbox. fs: its absolute root on the host. roots: paths beside `ROOTS` that map below it."""
+
+    def __init__(self, fs: Path, roots: Iterable[str] = ()) -> None:
+        self.fs = fs
+        self.roots = tuple(sorted({*ROOTS, *(normal(root) for root in roots)} - {"/"}, key=len, reverse=True))
+        own = re.escape(str(fs)) + _AFTER
+        alternatives = "|".join(re.escape(root) for root in self.roots)
+        self._pattern = re.compile(rf"(?P<own>{own})|{_BEFORE}(?P<root>{alternatives}){_AFTER}")
+        self._own_bytes = str(fs).encode()
+
+    def command(self, text: str) -> str:
+        """A command line, argument or environment value with the sandbox's paths made the host's."""
+        if "/" not in text:
+            return text
+        return self._pattern.sub(lambda match: match.group() if match.group("own") else f"{self.fs}{match.group('root')}", text)
+
+    def output(self, data: bytes) -> bytes:
+        """Output with the host's directory of the sandbox cut off."""
+        if self._own_bytes not in data:
+            return data
+        return data.replace(self._own_bytes + b"/", b"/").replace(self._own_bytes, b"/")
+
+    def host(self, path: str, workdir: str) -> Path:
+        """The host path of a path given to an operation; a relative one starts at `workdir`, `/` is the sandbox's `/tmp`."""
+        full = normal(posixpath.join(workdir, path))
+        if full == "/":
+            return self.fs / "tmp"
+        if self._is_own(full):
+            return Path(full)
+        if any(full == root or full.startswith(root + "/") for root in self.roots):
+            return Path(f"{self.fs}{full}")
+        return Path(full)
+
+    def _is_own(self, path: str) -> bool:
+        return path == str(self.fs) or path.startswith(f"{self.fs}/")
+
+
+def normal(path: str) -> str:
+    """An absolute path without `.`, `..` and doubled slashes."""
+    return posixpath.normpath("/" + path.lstrip("/"))

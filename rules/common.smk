@@ -1,0 +1,39 @@
+# What every stage shares: the recipe, the command, the shape of names.
+
+import shlex
+import sys
+from pathlib import Path
+
+from platoon.pipeline.recipe import read_recipe
+from platoon.pipeline.sources import config_files, data_files
+from platoon.report.figures import FIGURES
+
+RECIPE = read_recipe(Path(config["recipe"]))
+UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
+PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
+
+
+pathvars:
+    results="results",
+    logs="logs",
+
+
+wildcard_constraints:
+    run="(?!eval-)[a-z][a-z0-9_-]*",
+    evaluation="[a-z][a-z0-9_-]*",
+    unit="[a-z][a-z0-9_-]*",
+
+
+def config_path(unit):
+    """The configuration that the recipe names for a run, or for the evaluation behind `eval-`."""
+    entry = (
+        RECIPE.evaluations[unit.removeprefix("eval-")]
+        if unit.startswith("eval-")
+        else RECIPE.runs[unit]
+    )
+    return str(Path(config["recipe"]).parent / entry.config)
+
+
+def parent_of(run):
+    """The run whose weights this one begins with, or None."""
+    return RECIPE.runs[run].parent

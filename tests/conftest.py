@@ -1,0 +1,23 @@
+"""Fixtures of all groups. A test belongs to the groups its markers name; a test without one fails to collect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+GROUPS = ("unit", "process", "model", "docker", "hpc", "slurm")
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuses a test of no group: no command would ever run it."""
+    homeless = [item.nodeid for item in items if not any(item.get_closest_marker(group) for group in GROUPS)]
+    if homeless:
+        raise pytest.UsageError(f"tests without a group marker ({', '.join(GROUPS)}): {', '.join(homeless[:5])}")
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The root of the checkout under test."""
+    return ROOT

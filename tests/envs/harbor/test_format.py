@@ -1,0 +1,154 @@
+"""Reading one task directory: what runs, what is refused and how the refusal reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platoon.envs.harbor.format import TaskRefused, cut_canary, read_task, resolve_env
+
+pytestmark = pytest.mark.unit
+
+MakeTask = Callable[..., Path]
+
+
+def test_a_plain_task(make_task: MakeTask) -> None:
+    task = read_task(make_task())
+    assert task.instruction == "Do it.\n"
+    assert (task.agent.timeout_sec, task.verifier.timeout_sec, task.verifier.separate) == (None, 600.0, False)
+    assert (task.image_source, task.uploads_environment, task.has_solution) == ("none", True, False)
+
+
+def test_settings_are_read_and_unknown_keys_ignored(make_task: MakeTask) -> None:
+    toml = """
+artifacts = ["out.txt", {source = "/data", exclude = ["*.tmp"]}]
+future = true
+[task]
+name = "org/name"
+[metadata]
+difficulty = "easy"
+day = 2026-01-01
+[environment]
+docker_image = "debian:12"
+memory = "2G"
+cpus = 1
+allow_internet = false
+workdir = "/app"
+env = { A = "${HOST_A:-x}" }
+[environment.healthcheck]
+command = "true"
+[[environment.mcp_servers]]
+name = "s"
+transport = "http"
+url = "http://localhost:1/"
+[agent]
+timeout_sec = 60
+user = "agent"
+[verifier]
+timeout_sec = 30.5
+env = { B = "1" }
+[[verifier.collect]]
+command = "ls"
+[solution]
+env = { C = "2" }
+"""
+    task = read_task(make_task(files={"task.toml": toml, "solution/solve.sh": "true\n", "environment/Dockerfile": "FROM x\n"}))
+    assert task.name == "org/name"
+    assert (task.environment.memory_mb, task.environment.cpus, task.environment.network) == (2048, 1.0, "no-network")
+    assert (task.agent.timeout_sec, task.agent.user, task.verifier.timeout_sec) == (60.0, "agent", 30.5)
+    assert task.environment.mcp_servers[0].transport == "streamable-http"
+    assert task.environment.healthcheck is not None
+    assert task.environment.healthcheck.retries == 3
+    assert [artifact.source for artifact in task.artifacts] == ["out.txt", "/data"]
+    assert (task.image_source, task.has_solution, dict(task.solution_env)) == ("docker_image", True, {"C": "2"})
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"task.toml": None}, "task.toml: is missing"),
+        ({"task.toml": "a = [\n"}, "task.toml: "),
+        ({"task.toml": "x = " + "[" * 5000}, "task.toml: "),
+        ({"task.toml": 'agent = "x"\n[verifier]\ntimeout_sec = "9"\n'}, "task.toml: agent: "),
+        ({"task.toml": "[verifier]\ntimeout_sec = true\n"}, "task.toml: verifier.timeout_sec: must be a number, got true"),
+        ({"task.toml": "[agent]\ntimeout_sec = nan\n"}, "task.toml: agent.timeout_sec: must be"),
+        ({"task.toml": "[agent]\ntimeout_sec = -1\n"}, "task.toml: agent.timeout_sec: must be above 0, got -1"),
+        (
+            {"task.toml": '[environment]\nnetwork_mode = "lan"\n'},
+            "environment.network_mode: must be one of public, allowlist or no-network",
+        ),
+        ({"task.toml": '[environment]\nmemory = "2T"\n'}, 'memory must be a size such as "2G"'),
+        ({"task.toml": '[environment]\nmemory = "2G"\nmemory_mb = 1\n'}, "memory and memory_mb are both given and differ"),
+        ({"task.toml": '[environment]\nallowed_hosts = ["a"]\n'}, "allowed_hosts needs network_mode allowlist"),
+        ({"task.toml": '[verifier]\nenvironment_mode = "shared"\n[verifier.environment]\n'}, "excludes [verifier.environment]"),
+        ({"task.toml": '[environment]\nos = "Windows"\n'}, "only linux is run, got Windows"),
+        ({"task.toml": '[[steps]]\nname = "one"\n'}, "several steps"),
+        ({"task.toml": '[task]\nname = "../x"\n'}, "must be org/name"),
+        ({"task.toml": 'artifacts = ["../x"]\n'}, "artifacts.0: must be a path without '..'"),
+        ({"instruction.md": None}, "instruction.md: is missing"),
+        ({"instruction.md": "# canary x\n\n\n"}, "instruction.md: is empty"),
+        ({"tests/test.sh": None}, "tests/test.sh: a task needs tests"),
+        ({"tests/docker-compose.yaml": "services: {}\n"}, "verifier of several containers"),
+    ],
+)
+def test_refusals(make_task: MakeTask, files: dict[str, str | None], why: str) -> None:
+    with pytest.raises(TaskRefused) as caught:
+        read_task(make_task(files=files))
+    assert caught.value.refusal.startswith("task_config: ")
+    assert why in caught.value.refusal
+    assert caught.value.refusal.isprintable()
+
+
+def test_two_wrong_keys_are_both_named(make_task: MakeTask) -> None:
+    with pytest.raises(TaskRefused) as caught:
+        read_task(make_task(files={"task.toml": '[agent]\ntimeout_sec = "1"\n[environment]\ngpus = -1\n'}))
+    assert "agent.timeout_sec" in caught.value.refusal
+    assert "environment.gpus" in caught.value.refusal
+
+
+def test_a_huge_settings_file_is_refused_unread(make_task: MakeTask) -> None:
+    task = make_task()
+    with (task / "task.toml").open("r+b") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(TaskRefused, match="more than 1048576 bytes"):
+        read_task(task)
+
+
+def test_a_settings_file_that_is_no_file_or_no_text(make_task: MakeTask) -> None:
+    task = make_task()
+    (task / "task.toml").unlink()
+    (task / "task.toml").mkdir()
+    with pytest.raises(TaskRefused, match="no file"):
+        read_task(task)
+    (task / "task.toml").rmdir()
+    (task / "task.toml").write_bytes(b"a = '\xff'\n")
+    with pytest.raises(TaskRefused, match=r"not UTF-8 \(byte 5\)"):
+        read_task(task)
+
+
+def test_a_verifier_image_may_bring_the_tests(make_task: MakeTask) -> None:
+    toml = '[verifier.environment]\ndocker_image = "x"\n'
+    assert read_task(make_task(files={"task.toml": toml, "tests/test.sh": None})).verifier.separate
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Do it.\n", "Do it.\n"),
+        ("<!-- the CANARY string -->\n# canary GUID\n\n\nDo it.\n# canary\n", "Do it.\n# canary\n"),
+        ("\n# canary\nDo it.\n", "\n# canary\nDo it.\n"),
+        ("# no bird\nDo it.\n", "# no bird\nDo it.\n"),
+    ],
+)
+def test_canary_lines_at_the_top_are_cut(text: str, kept: str) -> None:
+    assert cut_canary(text) == kept
+
+
+def test_templates_are_whole_values() -> None:
+    host = {"A": "1", "EMPTY": ""}
+    env = {"a": "${A}", "b": "${B:-two}", "c": "x${A}", "d": "${A}${A}", "e": "${EMPTY:-no}", "f": "${B:-}"}
+    assert resolve_env(env, host) == {"a": "1", "b": "two", "c": "x${A}", "d": "${A}${A}", "e": "", "f": ""}
+    with pytest.raises(KeyError, match="MISSING"):
+        resolve_env({"a": "${MISSING}"}, host)

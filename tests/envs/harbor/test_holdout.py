@@ -1,0 +1,118 @@
+"""The hold-out against the vectors of its rule, and the properties that make it safe."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from platoon.envs.harbor.holdout import HoldOutRow, eval_digest, input_digest, split
+from platoon.envs.harbor.options import HoldOut
+from platoon.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+def row(
+    name: str, group: str | None = None, *, files: dict[str, str] | None = None, runnable: bool = True, **index: object
+) -> HoldOutRow:
+    return HoldOutRow(name, {**({"group": group} if group is not None else {}), **index}, runnable, files or {})
+
+
+@pytest.mark.parametrize(
+    ("data", "digest"),
+    [
+        (b"a,b\n1,2\n", "492d5ea496056f1a6a6592241032fab764c321596317930b4fa0e1e8bc3b7470"),
+        (b"\xef\xbb\xbfa,b \r\n\r\n1,2", "492d5ea496056f1a6a6592241032fab764c321596317930b4fa0e1e8bc3b7470"),
+        (b"\n\n \t\n", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        (b"a\0b\n", "3a100994c4e38751871e6e8eef9adad2b20177fdeaf650daacdcd74f4c9421e3"),
+    ],
+)
+def test_input_digests(data: bytes, digest: str) -> None:
+    assert input_digest(data) == f"sha256:{digest}"
+
+
+def test_eval_digest() -> None:
+    assert eval_digest(["t2", "t1"]) == "56b91a1c7d24246d95264b7601d24ec7bc1babe7da4d7b685f076b530b58c74b"
+
+
+def test_groups_are_ranked_by_seeded_hash() -> None:
+    rows = [row("a", "groupA"), row("b", "groupB")]
+    # sha256("0\0groupA") starts 69, sha256("0\0groupB") 7b: A is held out first and fills the one place.
+    assert split(rows, HoldOut(fraction=0.5, group_by="group")).eval == ("a",)
+    # sha256("7\0groupA") starts 20.
+    assert split(rows, HoldOut(fraction=0.5, group_by="group", seed=7)).eval == ("a",)
+
+
+def test_the_fraction_is_taken_as_the_decimal_written() -> None:
+    rows = [row(f"t{number}", f"g{number}") for number in range(100)]
+    assert len(split(rows, HoldOut(fraction=0.07, group_by="group")).eval) == 7
+
+
+def test_groups_that_share_an_input_file_stay_together() -> None:
+    shared, empty = input_digest(b"x\n"), input_digest(b"")
+    rows = [
+        row("a", "g1", files={"environment/x": shared}),
+        row("b", "g2", files={"environment/y": shared, "environment/empty": empty}),
+        row("c", "g3", files={"environment/empty": empty}),
+    ]
+    result = split(rows, HoldOut(fraction=0.34, group_by="group"))
+    # Two of three places are needed for g1 and g2 together; the empty file joins nothing.
+    assert set(result.eval) in ({"a", "b"}, {"c"})
+    apart = split(rows, HoldOut(fraction=0.01, group_by="group", ignore_inputs=["environment/[xy]"]))
+    assert len(apart.eval) == 1
+
+
+def test_strata_each_keep_their_share() -> None:
+    rows = [row(f"t{number}", f"g{number}", level="easy" if number < 30 else "hard") for number in range(40)]
+    result = split(rows, HoldOut(fraction=0.2, group_by="group", stratify_by="level"))
+    levels = [int(name[1:]) < 30 for name in result.eval]
+    assert (levels.count(True), levels.count(False)) == (6, 2)
+
+
+def test_what_a_task_lacks_is_named() -> None:
+    rows = [row("a"), row("b", "g"), row("refused", runnable=False), HoldOutRow("old", {"group": "g"}, True, None)]
+    with pytest.raises(ConfigError) as caught:
+        split(rows, HoldOut(fraction=0.5, group_by=["group", "family"], stratify_by="level"))
+    texts = [str(problem) for problem in caught.value.problems]
+    assert "holdout.group_by: task a has no field group or family" in texts
+    assert "holdout.stratify_by: task b has no field level" in texts
+    assert any("old" in text and "fetch it again" in text for text in texts)
+    assert not any("refused" in text for text in texts)
+    with pytest.raises(ConfigError, match="matches no input file"):
+        split([row("b", "g")], HoldOut(fraction=0.5, group_by="group", ignore_inputs=["*.none"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 8), st.booleans()), max_size=40),
+    st.floats(0.01, 0.99),
+    st.integers(0, 5),
+)
+def test_whole_groups_no_shared_files_any_order(tasks: list[tuple[int, int, int, bool]], fraction: float, seed: int) -> None:
+    rows = [
+        row(
+            f"t{place}",
+            f"g{group}",
+            files={"f": f"sha256:{hashlib.sha256(bytes([file])).hexdigest()}"} if file < 5 else {},
+            s=stratum,
+            runnable=ok,
+        )
+        for place, (group, stratum, file, ok) in enumerate(tasks)
+    ]
+    options = HoldOut(fraction=fraction, group_by="group", stratify_by="s", seed=seed)
+    result = split(rows, options)
+    shuffled = list(rows)
+    random.Random(seed).shuffle(shuffled)
+    assert split(shuffled, options) == result
+    by_name = {item.name: item for item in rows}
+    assert sorted(result.train + result.eval) == sorted(item.name for item in rows if item.runnable)
+    sides = [{(by_name[name].index["group"]) for name in side} for side in (result.train, result.eval)]
+    assert not sides[0] & sides[1]
+    files = [
+        {digest for name in side for digest in (by_name[name].input_files or {}).values()} for side in (result.train, result.eval)
+    ]
+    assert not files[0] & files[1]

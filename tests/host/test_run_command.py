@@ -1,0 +1,77 @@
+"""Bounds of `host.run_command`: time, output, held pipes, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from platoon.host.run_command import run_command
+
+pytestmark = pytest.mark.process
+
+
+def run(*argv: str, **options: object):
+    return asyncio.run(run_command(argv, **options))  # type: ignore[arg-type]
+
+
+def test_output_and_exit_code():
+    result = run("sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (result.exit_code, result.stdout, result.stderr) == (3, b"out\n", b"err\n")
+
+
+def test_input_larger_than_a_pipe_is_written_while_output_is_read():
+    data = os.urandom(1 << 20)
+    assert run("cat", stdin=data).stdout == data
+
+
+def test_input_nobody_reads_is_dropped():
+    assert run("true", stdin=b"x" * (1 << 20)).exit_code == 0
+
+
+def test_output_beyond_the_bound_is_counted_and_the_head_kept():
+    result = run("sh", "-c", "printf head; head -c 5000 /dev/zero; echo err >&2", output_limit_bytes=100)
+    assert result.stdout.startswith(b"head") and len(result.stdout) == 100
+    assert result.dropped_bytes == result.stdout_dropped_bytes == 4904
+
+
+def test_background_process_that_holds_the_pipe_does_not_delay_the_result():
+    began = time.monotonic()
+    result = run("sh", "-c", "sleep 20 & echo $!")
+    assert time.monotonic() - began < 15
+    os.kill(int(result.stdout), 9)
+
+
+def test_timeout_kills_the_group(tmp_path: Path):
+    result = run("sh", "-c", f"sleep 50 & echo $! > {tmp_path}/pid; wait", timeout_s=0.3)
+    assert result.timed_out and result.exit_code == -9
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        for _ in range(200):
+            if Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z":
+                raise ProcessLookupError
+            os.kill(pid, 0)
+            time.sleep(0.01)
+
+
+def test_cancellation_returns_after_the_program_is_gone():
+    async def main() -> int:
+        pids: list[int] = []
+        task = asyncio.create_task(run_command(["sleep", "50"], on_start=pids.append))
+        while not pids:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return pids[0]
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(asyncio.run(main()), 0)
+
+
+def test_program_that_is_not_there():
+    with pytest.raises(FileNotFoundError):
+        run("no-such-program-at-all")

@@ -1,0 +1,85 @@
+"""The page: drawn from receipts, the same bytes each time, hostile text harmless, missing values shown as missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platoon.report.data import report_of
+from platoon.report.figures import FIGURES
+from platoon.report.page import changes, number, render, seconds, write_report
+
+pytestmark = pytest.mark.unit
+
+
+def receipts(steps: int = 6) -> list[dict[str, Any]]:
+    curve = [
+        {
+            "step": step,
+            "reward": 0.3 + 0.05 * step,
+            "rollouts": 64,
+            "components": {"parsed": 0.6 + 0.04 * step, "state": 0.2 + 0.05 * step},
+            "staleness": {"mean": 0.5, "max": 1},
+            "seconds": {"wait": 2.0, "train": 1.0, "publish": 0.2, "total": 3.2},
+            "tokens": {"prompt": 9000, "completion": 2000, "trained": 1900},
+        }
+        for step in range(1, steps + 1)
+    ]
+    example = {
+        "task": "copy-3",
+        "reward": 1.0,
+        "messages": [
+            {"role": "user", "content": "copy it"},
+            {
+                "role": "assistant",
+                "content": "<script>alert(1)</script>",
+                "tool_calls": [{"function": {"name": "bash", "arguments": '{"command": "cp a b"}'}}],
+            },
+            {"role": "tool", "content": "</pre><img src=x onerror=alert(2)>"},
+        ],
+        "test_output": "ok & done",
+    }
+    train = {"kind": "train", "run": "main", "trainer": "rl", "parent": {"run": "warm"}, "steps": steps, "seed": 1, "curve": curve}
+    before = {"reward_mean": 0.31, "components": {"parsed": 0.6, "state": 0.22}, "rollouts": 128, "valid": 128, "errored": 0}
+    after = {"reward_mean": 0.62, "components": {"parsed": 0.95, "state": 0.55}, "rollouts": 128, "valid": 127, "errored": 1}
+    return [
+        train,
+        {"kind": "evaluation", "name": "before", "run": "warm", "figures": before, "tasks": [{"task": "t", "reward_mean": 0.3, "rollouts": 4}]},
+        {"kind": "evaluation", "name": "after", "run": "main", "figures": after, "example": example},
+    ]
+
+
+def test_the_page_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_report(report_of(receipts()), tmp_path / name / "report.html", tmp_path / name / "figures", "quickstart")
+    first, second = ((tmp_path / name / "report.html").read_bytes() for name in ("one", "two"))
+    assert first == second
+    assert {path.stem for path in (tmp_path / "one/figures").iterdir()} == set(FIGURES)
+    text = first.decode()
+    assert not re.search(r"(?:src|href)\s*=\s*[\"']?https?:", text), "the page must need nothing else"
+    assert text.count("<svg") == len(FIGURES)
+    assert "0.310 → 0.620" in text
+    assert "+0.330" in text, "the part 'state' stands apart"
+
+
+def test_text_of_a_rollout_is_never_markup() -> None:
+    text = render(report_of(receipts()), dict.fromkeys(FIGURES, "<svg></svg>"))
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "ok &amp; done" in text
+
+
+def test_an_empty_report_says_so(tmp_path: Path) -> None:
+    write_report(report_of([]), tmp_path / "report.html", tmp_path / "figures")
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_missing_is_not_zero() -> None:
+    assert number(None) == "–"
+    assert seconds(None) == "–"
+    assert number(0.0, 2) == "0.00"
+    assert seconds(125) == "2 min 05 s"
+    assert changes(report_of(receipts()[:2])) == ()
