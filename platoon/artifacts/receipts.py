@@ -1,70 +1,34 @@
-"""Receipts: what a finished run or evaluation hands on, one canonical file each, written last.
+"""Receipts: what a finished run or evaluation hands on, one canonical file each, published last.
 
-A receipt holds no time, no machine path and no host value. It names checkpoints by the paths the training service gave them, and
-`weights_digest` says what the weights were made from: the identity of the run and the rows of all its steps.
+A receipt holds no machine path and no host value. It names checkpoints by the paths the training service gave them; `weights` says
+what they were made from: the identity of the run and the rows of all its steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from platoon.artifacts.canonical import read_json
 from platoon.artifacts.publish import publish_json
 from platoon.errors import ConfigError, Problem
 
-TRAIN_RULE = "train-receipt/1"
+RULE = 1
+Kind = Literal["train", "evaluation"]
 
 
-@dataclass(frozen=True)
-class PolicyReceipt:
-    """One trained policy at the checkpoint: `tinker://` paths of its state and its sampler weights."""
-
-    state_path: str
-    sampler_path: str
-    policy_version: int
+def write_receipt(path: Path, kind: Kind, body: Mapping[str, Any]) -> None:
+    """Publishes a receipt atomically; an equal file is left untouched. Raises ValueError for what JSON cannot hold."""
+    publish_json(path, {**body, "rule": RULE, "kind": kind})
 
 
-@dataclass(frozen=True)
-class CheckpointReceipt:
-    """The checkpoint a run ends at. state_path, sampler_path, policy_version are main's; policies: the other trained ones."""
-
-    name: str
-    step: int
-    policy_version: int
-    state_path: str
-    sampler_path: str
-    weights_digest: str
-    policies: Mapping[str, PolicyReceipt] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TrainReceipt:
-    """run: its name. identity: digest of `identity.json`. steps: completed. inputs: file name -> digest. platoon: version."""
-
-    run: str
-    identity: str
-    steps: int
-    checkpoint: CheckpointReceipt
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    platoon: str = ""
-
-    def write(self, path: Path) -> None:
-        """Publishes the receipt atomically; an equal file is left untouched."""
-        publish_json(path, {"rule": TRAIN_RULE, **asdict(self)})
-
-    @classmethod
-    def read(cls, path: Path) -> TrainReceipt:
-        """Raises ConfigError, naming the file, for anything `write` did not write."""
-        value: Any = read_json(path, "training receipt")
-        try:
-            if value.pop("rule") != TRAIN_RULE:
-                raise ValueError("another rule")
-            checkpoint = dict(value.pop("checkpoint"))
-            policies = {key: PolicyReceipt(**item) for key, item in checkpoint.pop("policies").items()}
-            return cls(checkpoint=CheckpointReceipt(**checkpoint, policies=policies), **value)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            advice = "run the training again to write it anew"
-            raise ConfigError(Problem(f"not a receipt of the form {TRAIN_RULE}", file=str(path), advice=advice)) from error
+def read_receipt(path: Path, kind: Kind | None = None) -> dict[str, Any]:
+    """A receipt as a mapping. Raises ConfigError, naming the file, for another rule or kind."""
+    value = read_json(path, "receipt")
+    advice = "run the command that writes it again"
+    if not isinstance(value, dict) or value.get("rule") != RULE or "kind" not in value:
+        raise ConfigError(Problem(f"not a receipt of rule {RULE}", file=str(path), advice=advice))
+    if kind is not None and value["kind"] != kind:
+        raise ConfigError(Problem(f"a receipt of kind {kind!r} is needed, this is one of kind {value['kind']!r}", file=str(path)))
+    return value

@@ -7,6 +7,7 @@ it in: calls in flight end on the old one, the next call takes the new one.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,10 +119,9 @@ class Policy:
         if self._service is None:
             return
         service, self._service = self._service, None
-        try:
+        # A session that does not end here ends by missed heartbeats.
+        with suppress(Exception):
             await asyncio.wait_for(_closed(service, status), 10.0)
-        except Exception:  # noqa: S110  because the session ends by missed heartbeats in any case
-            pass
 
 
 async def _closed(service: Any, status: str) -> None:

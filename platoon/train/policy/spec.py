@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from platoon.artifacts.receipts import CheckpointReceipt
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.config_defs.training import AdamParams, default_loss_config
@@ -37,7 +36,7 @@ class PolicySpec:
     model: ModelSpec
     trainable: bool = True
     lora_rank: int = 32
-    optimizer: AdamParams = AdamParams()
+    optimizer: AdamParams = field(default_factory=AdamParams)
     loss: LossSettings = field(default_factory=LossSettings)
     load_checkpoint_path: str | None = None
     load_optimizer_state: bool = False
@@ -49,26 +48,22 @@ class PolicySpec:
         return "" if self.id == MAIN else f"policies/{self.id}/"
 
 
-def policy_specs(config: RunConfig, parent: CheckpointReceipt | None = None) -> dict[str, PolicySpec]:
+def policy_specs(config: RunConfig, parent: Mapping[str, str] | None = None) -> dict[str, PolicySpec]:
     """Every policy of a run, the trained ones first and main at their head.
 
-    parent: the checkpoint a new run starts from; its weights stand in for `load_checkpoint_path`, policy by policy. The optimizer
+    parent: state paths, by policy, of the checkpoint a new run starts from; they stand in for `load_checkpoint_path`. The optimizer
     starts fresh then.
     """
-    return {policy: _spec(config, policy, parent) for policy in (*config.trained, *config.frozen)}
+    return {policy: _spec(config, policy, parent or {}) for policy in (*config.trained, *config.frozen)}
 
 
-def _spec(config: RunConfig, policy: str, parent: CheckpointReceipt | None) -> PolicySpec:
+def _spec(config: RunConfig, policy: str, parent: Mapping[str, str]) -> PolicySpec:
     own = config.policies.get(policy)
     section = config.checkpoint if own is None else own
     path, with_optimizer = section.load_checkpoint_path, section.load_optimizer_state
     trainable = own is None or own.trainable
-    if parent is not None and trainable:
-        of_parent = parent.state_path if policy == MAIN else None
-        if policy in parent.policies:
-            of_parent = parent.policies[policy].state_path
-        if of_parent is not None:
-            path, with_optimizer = of_parent, False
+    if trainable and policy in parent:
+        path, with_optimizer = parent[policy], False
     return PolicySpec(
         policy,
         config.model_spec(policy),

@@ -54,7 +54,7 @@ class TrainerBase:
         return TrainerNeeds()
 
     def identity(self) -> Mapping[str, Any]:
-        """Plain values of the inputs outside the configuration that decide what is trained (digests); read before anything opens."""
+        """Digests of inputs outside the configuration that decide what is trained; read before anything opens."""
         return {}
 
     def planned_steps(self) -> int:

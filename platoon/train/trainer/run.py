@@ -47,10 +47,10 @@ class RunSettings:
     specs: Mapping[str, PolicySpec]
     addresses: Mapping[str, ServiceAddress]
     sampled: frozenset[str] = frozenset()
-    cadence: Cadence = Cadence()
+    cadence: Cadence = field(default_factory=Cadence)
     keep_recovery: int | None = None
     largest_staleness: int | None = None
-    timeouts: Timeouts = Timeouts()
+    timeouts: Timeouts = field(default_factory=Timeouts)
     time_budget_s: float | None = None
     budget_started_at: float | None = None
     watchdog: tuple[float, int] | None = None
