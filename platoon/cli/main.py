@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write the report page from receipts"),
     "train": ("train", "train a run, or go on with it"),
     "show": ("show", "show the headline figures of a results folder"),
+    "local": ("local", "the embedded Tinker-compatible service"),
 }
 
 

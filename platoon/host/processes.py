@@ -68,6 +68,13 @@ def this_process() -> ProcessIdentity:
     return ProcessIdentity(host_name(), boot_id(), os.getpid(), ticks)
 
 
+def arm_parent_death(parent: int, death_signal: int = signal.SIGKILL) -> None:
+    """Called in a child: it gets `death_signal` when the thread that started it ends, and ends now when `parent` has gone already."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def die_with_parent(death_signal: int = signal.SIGKILL) -> Callable[[], None]:
     """A `preexec_fn`: the child gets `death_signal` when the thread that started it ends.
 

@@ -1,7 +1,19 @@
-"""`python -m platoon.local`: the server process that `launcher` starts."""
+"""`python -m platoon.local`: the server process that `launcher` starts.
+
+The parent-death signal is armed before anything heavy is imported, because the parent may end while that is going on.
+"""
 
 from __future__ import annotations
 
-from platoon.local.server import main
+import os
+
+from platoon.host.processes import arm_parent_death
+
+PARENT_VARIABLE = "PLATOON_LOCAL_PARENT"
+
+if (parent := os.environ.pop(PARENT_VARIABLE, None)) is not None:
+    arm_parent_death(int(parent))
+
+from platoon.local.server import main  # noqa: E402  because of the above
 
 main()

@@ -1,14 +1,13 @@
 """The server process: an aiohttp application on loopback over one `LocalService`.
 
-Says where it listens on the ready descriptor, once it does: one JSON line `{"base_url": ..., "pid": ...}`. Ends on TERM or INT, when its parent ends if asked
-to, and never by a request. Logs to standard error.
+Says where it listens on the ready descriptor, once it does: one JSON line `{"base_url": ..., "pid": ...}`. Ends on TERM or INT, and never by a request.
+Logs to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from platoon.host.processes import PR_SET_PDEATHSIG
+from platoon.errors import ConfigError, Problem
 from platoon.local.faults import Fault, FaultTable
 from platoon.local.middleware import (
     delete_faults,
@@ -103,11 +102,25 @@ def _faults_asked_for() -> list[Fault]:
     return [Fault.model_validate(item) for item in json.loads(os.environ.get(FAULTS_VARIABLE, "[]"))]
 
 
-def die_with(parent: int) -> None:
-    """Ends this process when the thread that started it ends, or at once when `parent` has gone already."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
+def serve_command(settings: ServerSettings) -> None:
+    """Serves in the foreground until TERM or INT. Raises ConfigError for settings that cannot be served."""
+    check_settings(settings)
+    asyncio.run(serve(settings))
+
+
+def check_settings(settings: ServerSettings) -> None:
+    """Refuses what would only fail later, or not keep its promise."""
+    problems = []
+    service = settings.service
+    if ":" in str(service.state_dir):
+        # The SDK cuts a tokenizer's name at its first colon, and that name is a directory below this one.
+        problems.append(Problem(f"the state directory must have no ':' in its path, got {service.state_dir}", key="--state"))
+    if service.deterministic and service.threads != 1:
+        problems.append(Problem(f"deterministic sampling needs one thread, got {service.threads}", key="--threads"))
+    if settings.host not in (LOOPBACK, "::1", "localhost") and settings.api_key is None:
+        problems.append(Problem(f"listening on {settings.host} needs an API key", key="--api-key-file"))
+    if problems:
+        raise ConfigError(problems)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -117,15 +130,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--session-timeout-s", type=float, default=900.0)
     parser.add_argument("--faults", action="store_true", help="open /local/faults and read " + FAULTS_VARIABLE)
-    parser.add_argument("--api-key-file", type=Path, help="file whose text clients must send as X-API-Key")
+    parser.add_argument("--api-key-descriptor", type=int, help="inherited descriptor to read the API key from")
     parser.add_argument("--ready-descriptor", type=int, help="inherited descriptor that gets the ready line")
-    parser.add_argument("--parent", type=int, help="pid of the parent this process must not outlive")
     options = parser.parse_args(arguments)
-    if options.parent is not None:
-        die_with(options.parent)
-    service = ServiceSettings(options.state.absolute(), options.threads, options.session_timeout_s)
-    key = options.api_key_file.read_text().strip() if options.api_key_file else None
+    service = ServiceSettings(
+        options.state.absolute(), options.threads, options.deterministic, options.session_timeout_s
+    )
+    key = None
+    if options.api_key_descriptor is not None:
+        with os.fdopen(options.api_key_descriptor) as pipe:
+            key = pipe.read().strip()
     settings = ServerSettings(service, options.host, options.port, key, options.faults, options.ready_descriptor)
-    asyncio.run(serve(settings))
+    try:
+        serve_command(settings)
+    except ConfigError as error:
+        sys.stderr.write(f"local service: {error}\n")
+        sys.exit(error.exit_code)

@@ -33,10 +33,13 @@ TRAIN_GROUPS = ("attn", "mlp", "unembed")
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """state_dir: checkpoints and tokenizer directories; may be shared by servers. session_timeout_s: silence that ends a session."""
+    """state_dir: checkpoints and tokenizer directories; may be shared by servers. deterministic: refuse operations without a fixed order of
+    additions. session_timeout_s: silence that ends a session.
+    """
 
     state_dir: Path
     threads: int = 1
+    deterministic: bool = False
     session_timeout_s: float = 900.0
 
 
@@ -50,7 +53,7 @@ class LocalService:
         self.promises = Promises()
         self.store = CheckpointStore(settings.state_dir / "checkpoints")
         self.engine = SamplingEngine()
-        self.worker = Worker(self.engine, settings.threads)
+        self.worker = Worker(self.engine, settings.threads, settings.deterministic)
         self._kernels: dict[str, Kernel] = {}
         self._base_samplers: dict[str, LiveSampler] = {}
         self._tokens: dict[str, Tokens] = {}

@@ -7,12 +7,17 @@ sampled, admissions apart, so neither training nor sampling starves the other.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
+
+WORKER_LOST_EXIT_CODE = 71
 
 
 class Stepper(Protocol):
@@ -27,9 +32,10 @@ class Stepper(Protocol):
 class Worker:
     """Runs callables on its thread. Start it once, close it once."""
 
-    def __init__(self, stepper: Stepper, threads: int) -> None:
+    def __init__(self, stepper: Stepper, threads: int, deterministic: bool = False) -> None:
         self._stepper = stepper
         self._threads = threads
+        self._deterministic = deterministic
         self._jobs: queue.SimpleQueue[tuple[Callable[[], None], bool] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="torch", daemon=True)
 
@@ -65,6 +71,16 @@ class Worker:
         import torch
 
         torch.set_num_threads(self._threads)
+        torch.use_deterministic_algorithms(self._deterministic)
+        try:
+            self._work()
+        except BaseException:
+            # Without this thread no promise would ever be kept: clients must see the process end instead of waiting for ever.
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(WORKER_LOST_EXIT_CODE)
+
+    def _work(self) -> None:
         while True:
             heavy_done = False
             while not heavy_done:

@@ -1,0 +1,43 @@
+"""`platoon local`: the embedded service in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def local() -> None:
+    """The embedded Tinker-compatible service."""
+
+
+@local.command()
+@click.option("--state", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/.tinker"), show_default=True,
+              help="Directory of checkpoints and tokenizers; servers may share it.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 takes a free one.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads torch computes with.")
+@click.option("--deterministic", is_flag=True, help="Refuse whatever has no fixed order of additions; needs one thread.")
+@click.option("--session-timeout-s", type=click.FloatRange(min=30), default=900.0, show_default=True,
+              help="Silence of a client that ends its session.")  # fmt: skip
+@click.option("--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="File with the key that clients must send; without it every local process may use the service.")  # fmt: skip
+@click.option("--faults", is_flag=True, help="Open /local/faults, where tests ask for failures.")
+def serve(
+    state: Path,
+    host: str,
+    port: int,
+    threads: int,
+    deterministic: bool,
+    session_timeout_s: float,
+    api_key_file: Path | None,
+    faults: bool,
+) -> None:
+    """Serve until interrupted; prints the address as a JSON line once it listens."""
+    from platoon.local.server import ServerSettings, serve_command
+    from platoon.local.service import ServiceSettings
+
+    service = ServiceSettings(state.absolute(), threads, deterministic, session_timeout_s)
+    key = api_key_file.read_text().strip() if api_key_file else None
+    serve_command(ServerSettings(service, host, port, key, faults))
