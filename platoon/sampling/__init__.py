@@ -1,1 +1,1 @@
-"""From messages to tokens and back: model specs, samplers, renderers and tool-call parsers. The rollout side's only tie to tinker."""
+"""From messages to tokens and back: model specs, samplers, renderers and tool-call parsers. The rollout side's tie to tinker."""

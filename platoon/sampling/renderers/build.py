@@ -1,0 +1,25 @@
+"""Builds the renderer a model spec names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.renderer import Renderer
+from platoon.sampling.renderers.chat_template import ChatTemplateRenderer, ChatTemplateSettings
+from platoon.sampling.renderers.tokenizer import load_tokenizer
+
+CHAT_TEMPLATE = "chat_template"
+
+
+def build_renderer(spec: ModelSpec, tokenizer_dir: Path | str) -> Renderer:
+    """The renderer of `spec`, over the tokenizer in a local directory (as a served model's `get_info` names it).
+
+    Raises ConfigError for an unknown renderer, an unknown setting, or a directory that holds no tokenizer.
+    """
+    if spec.renderer_name == CHAT_TEMPLATE:
+        settings = ChatTemplateSettings.from_kwargs(spec.renderer_kwargs)
+        return ChatTemplateRenderer(load_tokenizer(Path(tokenizer_dir)), settings, spec.model_name)
+    from platoon.sampling.renderers.cookbook import CookbookRenderer
+
+    return CookbookRenderer.build(spec, str(tokenizer_dir))
