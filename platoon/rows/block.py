@@ -7,8 +7,8 @@ equal rows give an equal `digest()`. `docs/reference/row-block.md` specifies col
 Construction checks every rule (ShapeError for lengths and offsets, DataError for dtypes and values) and makes the arrays read-only.
 A block is a value: it may be shared between threads and kept for as long as anyone needs it.
 
-    block = build_block(trajectories, policies=("main",), roles=("root",))   # platoon.rows.merge
-    fresh = block.select(~stale_rows(block, [7], [2]).is_stale_R)            # platoon.rows.kernels
+    block = build_block(trajectories, policies=("main",), roles=("root",))   # rows.merge
+    fresh = block.select(~stale_rows(block, [7], [2]).is_stale_R)            # rows.stale
 """
 
 from __future__ import annotations
