@@ -10,7 +10,7 @@ from platoon.train.workflow.output import GroupOutput
 
 @dataclass(frozen=True)
 class SettledGroup:
-    """digest: `sha256:<hex>` of the stored group below `<run dir>/tasks/groups/`; the same for the same group in any start."""
+    """digest: `sha256:<hex>` of the stored group below `<run dir>/tasks/groups/`."""
 
     draw: Draw
     output: GroupOutput

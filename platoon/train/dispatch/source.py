@@ -30,11 +30,12 @@ class RolloutSource(Protocol):
         """Begins to start groups; reissued draws of a resume come first."""
         ...
 
-    async def take(self) -> SettledGroup:
+    async def take(self, *, interruptible: bool = True) -> SettledGroup:
         """The next settled group: in settle order, in deterministic mode in order of position.
 
-        A group without rows (failed, no results) takes its place too: the step counts it. Raises TrainInterrupted when the run is
-        asked to stop, PlatoonError when every group fails, and ValueError when the plan holds no further group.
+        A group without rows (failed, no results) takes its place too: the step counts it. interruptible False: for a step that has
+        updated already and must finish. Raises TrainInterrupted when the run is asked to stop, PlatoonError when every group fails
+        or groups cannot be stored, and ValueError when the plan holds no further group.
         """
         ...
 

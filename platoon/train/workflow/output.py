@@ -45,7 +45,7 @@ class GroupOutput:
 
     block: its rows in order (member, agent, row); None when there are none. values_R: float64 advantage per row of the block, None
     with it; they belong on action tokens only, which core sees to. seconds: wall time from start to settlement.
-    metrics: sums and values of this group under the names of the metrics registry.
+    metrics: sums and values of this group under the names of the metrics registry. error: what a failed group failed with.
     """
 
     block: RowBlock | None
@@ -59,3 +59,16 @@ class GroupOutput:
     def __post_init__(self) -> None:
         if (self.block is None) != (self.values_R is None):
             raise ValueError("a group has values exactly when it has rows")
+
+    @property
+    def gave_nothing(self) -> bool:
+        """Whether every member failed for reasons of the infrastructure: worth another attempt, and a sign of an outage."""
+        return self.verdict is Verdict.FAILED or all(member.status == "error" for member in self.members)
+
+    @property
+    def cause(self) -> str:
+        """Why there is no result, for a person: the group's own error or the first member's."""
+        if self.error:
+            return self.error
+        reasons = [f"{item.failure_kind or item.status}: {item.reason or 'no reason given'}" for item in self.members]
+        return reasons[0] if reasons else str(self.verdict)
