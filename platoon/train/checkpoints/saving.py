@@ -1,0 +1,128 @@
+"""Full saves: capture at one instant, write files, save weights, append the row. The row is the commit point.
+
+Before the row is there, nothing of a save counts: a later start goes on from the row before, and what was written meanwhile is an
+orphan. Other trained policies are saved before main, each into its own file on its own service; main's row names them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from platoon.artifacts.publish import append_json_line
+from platoon.train.checkpoints.participants import Participants, StateWriter
+from platoon.train.policy.policy import Policy, SavedWeights
+from platoon.train.policy.spec import MAIN
+from platoon.train.policy.waits import together
+
+CHECKPOINTS_FILE = "checkpoints.jsonl"
+FINAL = "final"
+
+
+def recovery_name(step: int) -> str:
+    """Of saves that pruning may delete: the launch's and those of `checkpoint.recovery_every`."""
+    return f"recovery-{step:06d}"
+
+
+def permanent_name(step: int) -> str:
+    return f"{step:06d}"
+
+
+def interrupted_name(step: int) -> str:
+    return f"{step:06d}_interrupted"
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """every: permanent saves, 0 for none. recovery_every: recovery saves on the other steps. In steps of the run."""
+
+    every: int = 0
+    recovery_every: int | None = None
+
+    def name(self, step: int) -> str | None:
+        """The full save due after `step` completed steps, None when none is."""
+        if self.every and step % self.every == 0:
+            return permanent_name(step)
+        if self.recovery_every and step % self.recovery_every == 0:
+            return recovery_name(step)
+        return None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Of the run, at one instant. step: steps completed. epoch: passes begun, None where the trainer counts none.
+
+    rows_digest: digest over the rows of every step so far, the identity first. versions: the version under which each trained
+    policy's weights are published, which may be about to happen.
+    """
+
+    step: int
+    start: int
+    rows_digest: str
+    versions: Mapping[str, int]
+    epoch: int | None = None
+
+
+def policy_file(run_dir: Path, policy: str) -> Path:
+    """The row log of one policy; main's is the run's."""
+    return run_dir / CHECKPOINTS_FILE if policy == MAIN else run_dir / "policies" / policy / CHECKPOINTS_FILE
+
+
+class Committer:
+    """Writes the checkpoints of one start; one save at a time."""
+
+    def __init__(self, run_dir: Path, trained: Sequence[Policy], participants: Participants) -> None:
+        self._run_dir, self._participants = run_dir, participants
+        self._main = next(policy for policy in trained if policy.id == MAIN)
+        self._others = [policy for policy in trained if policy.id != MAIN]
+        self._lock = asyncio.Lock()
+
+    async def save(self, name: str, counters: Counters) -> Mapping[str, SavedWeights]:
+        """One full save; returns the paths per policy. Whatever it raises, no row was appended."""
+        async with self._lock:
+            writers = self._participants.capture()
+            rows = {policy.id: _row(name, policy, counters) for policy in (self._main, *self._others)}
+            entries = await asyncio.to_thread(_write_states, writers, name)
+            paths = await together(*(self._save_other(policy, name, rows[policy.id]) for policy in self._others))
+            saved = {policy.id: path for policy, path in zip(self._others, paths, strict=True)}
+            saved[MAIN] = await self._main.save(name)
+            row = {**rows[MAIN], **_paths(saved[MAIN]), **entries}
+            if name == FINAL:
+                row["final"] = True
+            if self._others:
+                row["policies"] = {key: {**rows[key], **_paths(paths)} for key, paths in saved.items() if key != MAIN}
+            await asyncio.to_thread(append_json_line, policy_file(self._run_dir, MAIN), row)
+            return saved
+
+    async def _save_other(self, policy: Policy, name: str, row: Mapping[str, Any]) -> SavedWeights:
+        saved = await policy.save(name)
+        await asyncio.to_thread(append_json_line, policy_file(self._run_dir, policy.id), {**row, **_paths(saved)})
+        return saved
+
+
+def _row(name: str, policy: Policy, counters: Counters) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "batch": counters.step,
+        "start": counters.start,
+        "policy_version": counters.versions[policy.id],
+        "optimizer_steps": policy.learner.optimizer_steps,
+        "rows_digest": counters.rows_digest,
+    }
+    if counters.epoch is not None:
+        row["epoch"] = counters.epoch
+    return row
+
+
+def _paths(saved: SavedWeights) -> dict[str, str]:
+    return {"state_path": saved.state_path, "sampler_path": saved.sampler_path}
+
+
+def _write_states(writers: Sequence[StateWriter], name: str) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for write in writers:
+        entries.update(write(name))
+    return entries

@@ -1,0 +1,164 @@
+"""`train`: from a resolved configuration to a finished run and its receipt.
+
+Idempotent: a run that is complete for its identity only gets its receipt written. Before the run directory is touched: the
+configuration is checked, a live holder refused, the identity compared. Then the lease is held until everything is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platoon import exits
+from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.artifacts.receipts import read_receipt, write_receipt
+from platoon.host.console import Console
+from platoon.train.checkpoints.saving import Cadence
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.policy.learner import Timeouts
+from platoon.train.policy.service import ServiceFactory, TinkerFactory
+from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
+from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
+from platoon.train.run_directory.lease import Lease, refuse_held
+from platoon.train.services import check_keys, run_services
+from platoon.train.trainer.api import Trainer
+from platoon.train.trainer.build import TrainInputs, build_trainer
+from platoon.train.trainer.receipt import finished_row, receipt_body
+from platoon.train.trainer.run import RunSettings, TrainerRun
+from platoon.train.trainer.signals import EXIT_CODES
+
+RESOLVED_FILE = "config.resolved.yaml"
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """One `platoon train`. run: the run's name. receipt: where to write it. parent: receipt of the run whose weights it starts from.
+
+    budget_started_at: on `time.monotonic`, when the time budget began to count.
+    """
+
+    run: str
+    run_dir: Path
+    inputs: TrainInputs
+    receipt: Path | None = None
+    parent: Path | None = None
+    time_budget_s: float | None = None
+    budget_started_at: float = field(default_factory=time.monotonic)
+
+
+def train(request: TrainRequest, console: Console, make_factory: Callable[[], ServiceFactory] = TinkerFactory) -> int:
+    """Trains until the plan is done or a stop is asked; an exit code. Raises PlatoonError for what cannot go on."""
+    config = request.inputs.config
+    parent = read_receipt(request.parent, "train") if request.parent is not None else None
+    specs = policy_specs(config, _parent_states(parent))
+    trainer = build_trainer(request.inputs)
+    identity = _identity(request, trainer, parent)
+    refuse_held(request.run_dir)
+    known = check_identity(request.run_dir, identity, request.run)
+    facts = _facts(request, identity, parent)
+    if known and _write_receipt(request, trainer, facts, console):
+        return exits.DONE
+    check_keys(specs)
+    with Lease(request.run_dir):
+        if not known:
+            write_identity(request.run_dir, identity)
+        # JSON is YAML, and canonical JSON is the same bytes for the same values.
+        publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
+        reason = asyncio.run(_start(request, specs, trainer, identity, console, make_factory))
+    if reason is not None:
+        console.say(f"stopped after {reason}; the same command goes on")
+        return EXIT_CODES[reason]
+    _write_receipt(request, trainer, facts, console)
+    return exits.DONE
+
+
+async def _start(
+    request: TrainRequest,
+    specs: Mapping[str, PolicySpec],
+    trainer: Trainer,
+    identity: Mapping[str, Any],
+    console: Console,
+    make_factory: Callable[[], ServiceFactory],
+) -> str | None:
+    """One start; the reason it stopped early, None when the plan is done."""
+    config = request.inputs.config
+    console.progress("starting", f"run {request.run}", "the training service")
+    async with run_services(config, specs, request.run_dir.parent, request.run_dir / "logs") as services:
+        settings = _settings(request, specs, identity, services.addresses)
+        factory = make_factory()
+        run = TrainerRun(settings, trainer, factory, console, services=services.died)
+        await run.run()
+        return None if run.ended else run.stop.reason
+
+
+def _settings(
+    request: TrainRequest, specs: Mapping[str, PolicySpec], identity: Mapping[str, Any], addresses: Mapping[str, Any]
+) -> RunSettings:
+    config = request.inputs.config
+    bounds = [config.staleness_of(policy, entry.label) for policy in config.trained for entry in config.environments]
+    known_bounds = [bound for bound in bounds if bound is not None]
+    watchdog = config.watchdog
+    return RunSettings(
+        run_dir=request.run_dir,
+        identity_digest=identity_digest(identity),
+        specs=specs,
+        addresses=addresses,
+        sampled=config.agents.sampled,
+        cadence=_cadence(config),
+        keep_recovery=config.checkpoint.keep_recovery,
+        largest_staleness=max(known_bounds) if known_bounds else None,
+        timeouts=Timeouts(config.train.forward_backward_timeout_seconds, config.train.optim_step_timeout_seconds),
+        time_budget_s=request.time_budget_s,
+        budget_started_at=request.budget_started_at,
+        watchdog=(watchdog.timeout_seconds, watchdog.exit_code) if watchdog.enabled else None,
+    )
+
+
+def _cadence(config: RunConfig) -> Cadence:
+    return Cadence(config.checkpoint.permanent_every, config.checkpoint.recovery_every)
+
+
+def _identity(request: TrainRequest, trainer: Trainer, parent: Mapping[str, Any] | None) -> dict[str, Any]:
+    extra: dict[str, Any] = {"inputs": {**request.inputs.identity, **trainer.identity()}}
+    if parent is not None:
+        extra["from"] = _parent_facts(parent)
+    # As it reads back from the file, so that comparing sees no difference that is none.
+    identity: dict[str, Any] = json.loads(json.dumps(run_identity(request.inputs.config.plain(), extra)))
+    return identity
+
+
+def _facts(request: TrainRequest, identity: Mapping[str, Any], parent: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "trainer": request.inputs.config.trainer,
+        "identity": identity_digest(identity),
+        "inputs": dict(request.inputs.digests),
+        "parent": _parent_facts(parent) if parent is not None else None,
+        "seed": request.inputs.config.seed,
+    }
+
+
+def _parent_facts(parent: Mapping[str, Any]) -> dict[str, Any]:
+    return {"run": parent["run"], "step": parent["steps"], "weights": parent["checkpoint"]["weights"]}
+
+
+def _parent_states(parent: Mapping[str, Any] | None) -> dict[str, str]:
+    if parent is None:
+        return {}
+    others = {policy: str(entry["state_path"]) for policy, entry in parent["policies"].items()}
+    return {MAIN: str(parent["checkpoint"]["state_path"]), **others}
+
+
+def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, Any], console: Console) -> bool:
+    """Writes the receipt of a run that is complete; False when it is not."""
+    row = finished_row(request.run_dir, trainer.planned_steps())
+    if row is None:
+        return False
+    if request.receipt is not None:
+        write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
+    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}")
+    return True

@@ -1,0 +1,128 @@
+"""A policy of a live run: its clients, its counters, and what everybody samples.
+
+The version counts publications since the beginning of the run. A publication makes a sampler of the weights as they are and swaps
+it in: calls in flight end on the old one, the next call takes the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from platoon.sampling.swappable import SwappableSampler
+from platoon.train.policy.learner import Learner, Timeouts
+from platoon.train.policy.service import Retries, ServiceAddress, ServiceFactory, open_session, open_training_client
+from platoon.train.policy.spec import PolicySpec
+from platoon.train.policy.waits import Waits
+
+SAVE_TIMEOUT_S = 7200.0
+
+
+@dataclass(frozen=True)
+class SavedWeights:
+    """`tinker://` paths of one save: state to train on from, sampler weights to sample."""
+
+    state_path: str
+    sampler_path: str
+
+
+class Policy:
+    """One policy of a run, opened by `open` (trained) or `open_frozen`.
+
+    sampled: whether anybody samples it; a policy that nobody samples has no sampler.
+    """
+
+    def __init__(self, spec: PolicySpec, address: ServiceAddress, factory: ServiceFactory, waits: Waits, *, sampled: bool) -> None:
+        self.spec, self.address, self.sampled = spec, address, sampled
+        self.version = 0
+        self._sampler: SwappableSampler | None = None
+        self._factory, self._waits = factory, waits
+        self._service: Any = None
+        self._training: Any = None
+        self._learner: Learner | None = None
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    @property
+    def learner(self) -> Learner:
+        """Raises RuntimeError for a policy that is frozen or not open."""
+        if self._learner is None:
+            raise RuntimeError(f"policy {self.id!r} has no learner")
+        return self._learner
+
+    @property
+    def sampler(self) -> SwappableSampler:
+        """What everybody samples, from the first publication on. Raises RuntimeError before it."""
+        if self._sampler is None:
+            raise RuntimeError(f"policy {self.id!r} was not published")
+        return self._sampler
+
+    @property
+    def tokenizer_id(self) -> str | None:
+        """What the service names as the model's tokenizer: a local directory, a name, or None. Raises RuntimeError when frozen."""
+        if self._training is None:
+            raise RuntimeError(f"policy {self.id!r} has no training client")
+        found = self._training.get_info().model_data.tokenizer_id
+        return str(found) if found else None
+
+    async def connect(self) -> None:
+        """Opens the policy's session, one of its own."""
+        self._service = await open_session(self._factory, self.address, self._waits)
+
+    async def open(self, state_path: str | None, timeouts: Timeouts, stop: asyncio.Event, *, fail_closed: bool) -> None:
+        """Opens the training client: a checkpoint of this run, or what the spec starts from."""
+        self._training = await open_training_client(
+            self._service, self.spec, state_path, waits=self._waits, stop=stop, retries=Retries()
+        )
+        self._learner = Learner(self.spec, self._training, self._factory, self._waits, timeouts, fail_closed=fail_closed)
+
+    async def save(self, name: str) -> SavedWeights:
+        """Saves state and sampler weights under `name` and waits for both."""
+        state, sampler = self._training.save_state(name), self._training.save_weights_for_sampler(name)
+        what = f"checkpoint {name!r} of policy {self.id!r}"
+        saved = await self._waits.on(state, timeout_s=SAVE_TIMEOUT_S, what=what)
+        sampled = await self._waits.on(sampler, timeout_s=SAVE_TIMEOUT_S, what=what)
+        return SavedWeights(str(saved.path), str(sampled.path))
+
+    async def publish_saved(self, sampler_path: str, version: int) -> None:
+        """Makes saved sampler weights what everybody samples, as `version`."""
+        if not self.sampled:
+            self.version = version
+            return
+        await self._swap(self._service.create_sampling_client(model_path=sampler_path), version)
+
+    async def publish(self) -> None:
+        """Makes the weights as they are what everybody samples, one version on."""
+        await self._swap(self._training.save_weights_and_get_sampling_client(), self.version + 1)
+
+    async def publish_frozen(self) -> None:
+        """Serves a frozen policy: the weights its spec names, else its base model; version 0 for good."""
+        path = self.spec.load_checkpoint_path
+        chosen = {"model_path": path} if path else {"base_model": self.spec.model.model_name}
+        await self._swap(self._service.create_sampling_client(**chosen), 0)
+
+    async def _swap(self, pending: Any, version: int) -> None:
+        client = await self._waits.on(pending, timeout_s=SAVE_TIMEOUT_S, what=f"a sampler of policy {self.id!r}")
+        sampler = self._factory.sampler(client, version, self.spec)
+        if self._sampler is None:
+            self._sampler = SwappableSampler(sampler)
+        else:
+            self._sampler.publish(sampler)
+        self.version = version
+
+    async def close(self, status: str) -> None:
+        """Ends the session; a service that is gone is fine."""
+        if self._service is None:
+            return
+        service, self._service = self._service, None
+        # A session that does not end here ends by missed heartbeats.
+        with suppress(Exception):
+            await asyncio.wait_for(_closed(service, status), 10.0)
+
+
+async def _closed(service: Any, status: str) -> None:
+    await service.close(status)

@@ -1,0 +1,172 @@
+"""The face of a training service: how clients are made, sessions opened and training clients had, with bounded retries.
+
+`ServiceFactory` is injected, so that the lifecycle runs on a fake without the SDK. The real one is `TinkerFactory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from platoon.errors import PlatoonError, ServiceError
+from platoon.sampling.swappable import VersionedSampler
+from platoon.train.config_defs.training import AdamParams
+from platoon.train.policy.spec import PolicySpec
+from platoon.train.policy.waits import FINAL_STATUSES, REFUSED_KEY, Waits, key_refusal, status_of
+
+if TYPE_CHECKING:
+    from platoon.train.policy.wire import WireRows
+
+OPEN_TOTAL_S = 20 * 60.0
+FIRST_RETRY_S = 5.0
+LONGEST_RETRY_S = 60.0
+SESSION_TIMEOUT_S = 300.0
+ASK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class ServiceAddress:
+    """base_url None: what the SDK takes from its environment. api_key None: likewise."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+
+    def __str__(self) -> str:
+        return self.base_url or "the default address"
+
+
+class ServiceFactory(Protocol):
+    """Makes everything of the SDK that training touches."""
+
+    def service_client(self, address: ServiceAddress) -> Any: ...
+
+    def rest_client(self, address: ServiceAddress) -> Any: ...
+
+    def datums(self, rows: WireRows) -> Sequence[Any]: ...
+
+    def adam_params(self, settings: AdamParams) -> Any: ...
+
+    def sampler(self, client: Any, version: int, spec: PolicySpec) -> VersionedSampler: ...
+
+
+async def open_session(factory: ServiceFactory, address: ServiceAddress, waits: Waits) -> Any:
+    """A service client whose session exists. Raises ConfigError when the key is refused, ServiceError when nobody answers.
+
+    A client opens its session at its first call that needs one, and blocks its caller meanwhile: that is done here, in a thread.
+    """
+
+    def connect() -> Any:
+        client = factory.service_client(address)
+        _ = client.holder
+        return client
+
+    try:
+        what = f"a session with the training service at {address}"
+        return await waits.on(asyncio.to_thread(connect), timeout_s=SESSION_TIMEOUT_S, what=what)
+    except ServiceError as error:
+        refusal = key_refusal(error.__cause__, str(address)) if error.__cause__ else None
+        raise refusal or error from error.__cause__
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How long a refusal is asked again: in all, first wait, longest wait; seconds."""
+
+    total_s: float = OPEN_TOTAL_S
+    first_s: float = FIRST_RETRY_S
+    longest_s: float = LONGEST_RETRY_S
+
+
+async def open_training_client(
+    client: Any, spec: PolicySpec, state_path: str | None, *, waits: Waits, stop: asyncio.Event, retries: Retries | None = None
+) -> Any:
+    """The training client of a policy.
+
+    state_path: a checkpoint of this run, restored with its optimizer. Without one the weights of `spec.load_checkpoint_path`, with
+    the optimizer only where the spec asks, else a new adapter. Refusals that may pass are retried until `retries.total_s`; a stop
+    request ends the retries.
+    """
+    retries = retries or Retries()
+    loop = asyncio.get_running_loop()
+    deadline, pause_s = loop.time() + retries.total_s, retries.first_s
+    what = f"the training client of policy {spec.id!r}"
+    while True:
+        try:
+            call = _opening(client, spec, state_path)
+            return await waits.on(_resolved(call), timeout_s=max(1.0, deadline - loop.time()), what=what)
+        except ServiceError as error:
+            final = error.__cause__ is None or waits.failure or not _may_pass(error.__cause__)
+            if final or stop.is_set() or loop.time() + pause_s > deadline:
+                raise
+        try:
+            await asyncio.wait_for(stop.wait(), pause_s)
+        except TimeoutError:
+            pause_s = min(2 * pause_s, retries.longest_s)
+
+
+def _opening(client: Any, spec: PolicySpec, state_path: str | None) -> Callable[[], Any]:
+    if state_path is not None:
+        return lambda: client.create_training_client_from_state_with_optimizer(state_path)
+    if spec.load_checkpoint_path is not None and spec.load_optimizer_state:
+        return lambda: client.create_training_client_from_state_with_optimizer(spec.load_checkpoint_path)
+    if spec.load_checkpoint_path is not None:
+        return lambda: client.create_training_client_from_state(spec.load_checkpoint_path)
+    return lambda: client.create_lora_training_client(spec.model.model_name, rank=spec.lora_rank, seed=spec.seed)
+
+
+async def _resolved(call: Callable[[], Any]) -> Any:
+    # The submission itself may make blocking requests, so it leaves the loop.
+    return await (await asyncio.to_thread(call))
+
+
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, PlatoonError) or status_of(error) in FINAL_STATUSES:
+        return False
+    # The category with which the service says that the request itself was wrong.
+    return str(getattr(error, "category", "")).rpartition(".")[2].lower() != "user"
+
+
+async def checkpoint_exists(factory: ServiceFactory, address: ServiceAddress, path: str, waits: Waits) -> bool:
+    """Whether the service still has a checkpoint. Raises ServiceError when it cannot be asked."""
+    what = f"whether {path} is still there"
+    try:
+        rest = factory.rest_client(address)
+        await waits.on(_resolved(lambda: rest.get_weights_info_by_tinker_path(path)), timeout_s=ASK_TIMEOUT_S, what=what)
+    except ServiceError as error:
+        cause = error.__cause__
+        if cause is None or waits.failure or status_of(cause) in REFUSED_KEY or _may_pass(cause):
+            raise
+        return False
+    return True
+
+
+class TinkerFactory:
+    """The SDK. Nothing of it is imported before the first use."""
+
+    def service_client(self, address: ServiceAddress) -> Any:
+        import tinker
+
+        return tinker.ServiceClient(base_url=address.base_url, api_key=address.api_key)
+
+    def rest_client(self, address: ServiceAddress) -> Any:
+        import tinker
+
+        return tinker.RestClient(base_url=address.base_url, api_key=address.api_key)
+
+    def datums(self, rows: WireRows) -> Sequence[Any]:
+        from platoon.train.policy.wire import datums
+
+        return datums(rows)
+
+    def adam_params(self, settings: AdamParams) -> Any:
+        import tinker
+
+        return tinker.AdamParams(**settings.model_dump())
+
+    def sampler(self, client: Any, version: int, spec: PolicySpec) -> VersionedSampler:
+        from platoon.sampling.tinker_sampler import TinkerSampler
+
+        timeout_s, address = spec.model.sample_timeout_s, spec.model.base_url
+        return TinkerSampler(client, version, sample_timeout_s=timeout_s, base_url=address, policy=spec.id)

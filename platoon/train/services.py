@@ -1,0 +1,77 @@
+"""Where each policy's training service is, and the embedded ones a run starts for itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from platoon.errors import ConfigError, Problem
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.policy.service import ServiceAddress
+from platoon.train.policy.spec import LOCAL, PolicySpec
+
+KEY_VARIABLE = "TINKER_API_KEY"
+KEY_PREFIX = "tml-"
+ADDRESS_VARIABLE = "TINKER_BASE_URL"
+# Checkpoints of embedded services, shared by all runs beside each other.
+STATE_DIR = ".tinker"
+
+
+@dataclass(frozen=True)
+class RunServices:
+    """addresses: by policy. died: by name of an embedded service, what waits for its unasked end and says why."""
+
+    addresses: Mapping[str, ServiceAddress]
+    died: Mapping[str, Callable[[], Awaitable[str]]]
+
+
+def service_names(config: RunConfig, specs: Mapping[str, PolicySpec]) -> dict[str, str]:
+    """Which service each policy uses: `run` for the run's own, else the policy's id. An address of its own is a service of its own."""
+    return {policy: policy if policy in config.policies and config.policies[policy].tinker_base_url else "run" for policy in specs}
+
+
+def check_keys(specs: Mapping[str, PolicySpec]) -> None:
+    """Raises ConfigError when a service that is not embedded needs a key and none is set."""
+    if all(_base_url(spec) == LOCAL for spec in specs.values()):
+        return
+    key = os.environ.get(KEY_VARIABLE, "")
+    if not key.startswith(KEY_PREFIX):
+        rule = f"must be set and begin with {KEY_PREFIX!r}" if not key else f"must begin with {KEY_PREFIX!r}"
+        raise ConfigError(Problem(rule, key=KEY_VARIABLE, advice="or train on an embedded service: tinker_base_url: local"))
+
+
+@asynccontextmanager
+async def run_services(
+    config: RunConfig, specs: Mapping[str, PolicySpec], runs_dir: Path, log_dir: Path
+) -> AsyncIterator[RunServices]:
+    """Starts the embedded services the policies need, and ends them when the block does.
+
+    runs_dir: parent of run directories; embedded services keep checkpoints in its `.tinker`.
+    """
+    names = service_names(config, specs)
+    addresses: dict[str, ServiceAddress] = {}
+    started: dict[str, ServiceAddress] = {}
+    died: dict[str, Callable[[], Awaitable[str]]] = {}
+    async with AsyncExitStack() as stack:
+        for policy, spec in specs.items():
+            base_url = _base_url(spec)
+            if base_url != LOCAL:
+                addresses[policy] = ServiceAddress(base_url)
+                continue
+            name = names[policy]
+            if name not in started:
+                from platoon.local.launcher import start_local_service
+
+                log_path = log_dir / f"service-{name}.log"
+                service = start_local_service(runs_dir / STATE_DIR, deterministic=config.deterministic, log_path=log_path)
+                await stack.enter_async_context(service)
+                started[name], died[name] = ServiceAddress(service.base_url, service.api_key), service.died
+            addresses[policy] = started[name]
+        yield RunServices(addresses, died)
+
+
+def _base_url(spec: PolicySpec) -> str | None:
+    return spec.model.base_url or os.environ.get(ADDRESS_VARIABLE) or None

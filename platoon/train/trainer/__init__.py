@@ -1,0 +1,1 @@
+"""The lifecycle of a start and the trainers that run in it."""

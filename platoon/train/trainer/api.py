@@ -1,0 +1,81 @@
+"""What a trainer is to a run: hooks called at fixed phases, and what it asks of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from platoon.train.trainer.run import TrainerRun
+
+
+@dataclass(frozen=True)
+class TrainerNeeds:
+    """What a trainer asks of its run.
+
+    atomic_steps: an interrupt in the middle of a step whose work was sent saves nothing; a resume goes back to the full save
+    before. fail_closed_updates: an optimizer step that was skipped, or answered with numbers that are not finite, raises
+    UpdateRejected before it counts. rollouts: agents sample the policies. stepping: which clocks the run builds.
+    """
+
+    atomic_steps: bool = True
+    fail_closed_updates: bool = True
+    rollouts: bool = False
+    stepping: Literal["lockstep"] = "lockstep"
+
+
+class Trainer(Protocol):
+    """The hooks, in the order the run calls them."""
+
+    def needs(self) -> TrainerNeeds: ...
+
+    def identity(self) -> Mapping[str, Any]: ...
+
+    def planned_steps(self) -> int: ...
+
+    def check(self, run: TrainerRun) -> None: ...
+
+    async def prepare(self, run: TrainerRun) -> None: ...
+
+    async def started(self, run: TrainerRun) -> None: ...
+
+    async def ready(self, run: TrainerRun) -> None: ...
+
+    async def run_steps(self, run: TrainerRun) -> None: ...
+
+    async def close(self, run: TrainerRun) -> None: ...
+
+
+class TrainerBase:
+    """A trainer with hooks that do nothing. `planned_steps` and `run_steps` are a trainer's own."""
+
+    def needs(self) -> TrainerNeeds:
+        return TrainerNeeds()
+
+    def identity(self) -> Mapping[str, Any]:
+        """Digests of inputs outside the configuration that decide what is trained; read before anything opens."""
+        return {}
+
+    def planned_steps(self) -> int:
+        """Steps of the whole run, from its first start on."""
+        raise NotImplementedError
+
+    def check(self, run: TrainerRun) -> None:
+        """First phase: look at the configuration again, register participants with `run.participants`."""
+
+    async def prepare(self, run: TrainerRun) -> None:
+        """After the training clients opened, before the launch save, which writes the state taken up here once more."""
+
+    async def started(self, run: TrainerRun) -> None:
+        """Right after the launch save and its publication."""
+
+    async def ready(self, run: TrainerRun) -> None:
+        """Before the first step."""
+
+    async def run_steps(self, run: TrainerRun) -> None:
+        """Steps until `run.steps_left` is 0 or a stop is asked, each ended by `run.end_step`."""
+        raise NotImplementedError
+
+    async def close(self, run: TrainerRun) -> None:
+        """On every path. Idempotent."""

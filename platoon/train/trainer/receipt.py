@@ -1,0 +1,84 @@
+"""The receipt of a finished training run, from its row log and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import platoon
+from platoon.artifacts.publish import read_json_lines
+from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.trainer.metrics_log import FILE
+
+# Metric name -> place in a row of the curve.
+CURVE: dict[str, tuple[str, ...]] = {
+    "train/reward": ("reward",),
+    "train/loss": ("loss",),
+    "train/rollouts": ("rollouts",),
+    "train/staleness/mean": ("staleness", "mean"),
+    "train/staleness/max": ("staleness", "max"),
+    "train/batch/stale_datums": ("staleness", "stale_rows"),
+    "time/waiting": ("seconds", "wait"),
+    "time/rollouts": ("seconds", "rollouts"),
+    "time/train": ("seconds", "train"),
+    "time/publish": ("seconds", "publish"),
+    "time/save": ("seconds", "save"),
+    "train/tokens/prompt": ("tokens", "prompt"),
+    "train/tokens/completion": ("tokens", "completion"),
+    "train/tokens/trained": ("tokens", "trained"),
+    "rows_digest": ("rows_digest",),
+}
+COMPONENTS = "train/reward/"
+
+
+def finished_row(run_dir: Path, planned_steps: int) -> dict[str, Any] | None:
+    """The checkpoint row a run of so many steps ends with, None when it is not that far: the newest of its last step, or of a later
+    one when the plan was longer once."""
+    rows = checkpoint_rows(run_dir)
+    exact = [row for row in rows if row["batch"] == planned_steps]
+    beyond = [row for row in rows if row["batch"] > planned_steps]
+    return (exact or beyond or [None])[-1]
+
+
+def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """facts: what the configuration says: `trainer`, `identity`, `inputs`, `parent`, `seed`."""
+    steps = [step for step in read_json_lines(run_dir / FILE) if step["step"] <= row["batch"]]
+    curve = [_point(step) for step in steps]
+    checkpoint = {key: row[key] for key in ("name", "state_path", "sampler_path", "policy_version")}
+    return {
+        **facts,
+        "run": run,
+        "steps": row["batch"],
+        "checkpoint": {**checkpoint, "step": row["batch"], "weights": row["rows_digest"]},
+        "policies": {
+            policy: {key: entry[key] for key in ("state_path", "sampler_path", "policy_version")}
+            for policy, entry in row.get("policies", {}).items()
+        },
+        "platoon": platoon.__version__,
+        "figures": _figures(curve),
+        "curve": curve,
+    }
+
+
+def _point(step: Mapping[str, Any]) -> dict[str, Any]:
+    point: dict[str, Any] = {"step": step["step"]}
+    for name, place in CURVE.items():
+        if name in step:
+            target = point
+            for key in place[:-1]:
+                target = target.setdefault(key, {})
+            target[place[-1]] = step[name]
+    components = {name.removeprefix(COMPONENTS): value for name, value in step.items() if name.startswith(COMPONENTS)}
+    return {**point, "components": components} if components else point
+
+
+def _figures(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    rewards = [point["reward"] for point in curve if "reward" in point]
+    figures: dict[str, Any] = {"reward_first": rewards[0], "reward_last": rewards[-1]} if rewards else {}
+    if any("rollouts" in point for point in curve):
+        figures["rollouts"] = sum(point.get("rollouts", 0) for point in curve)
+    for group in ("tokens", "seconds"):
+        names = sorted({name for point in curve for name in point.get(group, {})})
+        figures[group] = {name: sum(point.get(group, {}).get(name, 0) for point in curve) for name in names}
+    return figures

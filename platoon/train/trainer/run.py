@@ -1,0 +1,304 @@
+"""`TrainerRun`: one start of a run, from its checks to its closing, the same for every trainer.
+
+The phases are data, run in order, and everything opened is closed in the reverse order on every path. A checkpoint row is the only
+thing that makes progress count: a start that ends anywhere else goes on from the row before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from platoon.host.console import Console
+from platoon.train.checkpoints.participants import Participants
+from platoon.train.checkpoints.pruning import Pruner
+from platoon.train.checkpoints.resume import StartPoint, checkpoint_rows, find_start_point, next_start
+from platoon.train.checkpoints.saving import FINAL, Cadence, Committer, Counters, interrupted_name, recovery_name
+from platoon.train.policy.learner import Timeouts
+from platoon.train.policy.policy import Policy
+from platoon.train.policy.service import ServiceAddress, ServiceFactory, checkpoint_exists
+from platoon.train.policy.spec import PolicySpec
+from platoon.train.policy.waits import Waits, together
+from platoon.train.run_directory.provenance import add_provenance, provenance, write_provenance
+from platoon.train.trainer.api import Trainer
+from platoon.train.trainer.budget import TimeBudget
+from platoon.train.trainer.closing import Closing
+from platoon.train.trainer.metrics_log import MetricsLog
+from platoon.train.trainer.signals import SignalHandlers, StopRequest, Watchdog
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a start is given.
+
+    identity_digest: what the chain of row digests begins with. addresses: service of each policy. sampled: policies that agents
+    sample. watchdog: timeout in seconds and exit code, None for none. budget_started_at: on `clock`, when the budget began to
+    count.
+    """
+
+    run_dir: Path
+    identity_digest: str
+    specs: Mapping[str, PolicySpec]
+    addresses: Mapping[str, ServiceAddress]
+    sampled: frozenset[str] = frozenset()
+    cadence: Cadence = field(default_factory=Cadence)
+    keep_recovery: int | None = None
+    largest_staleness: int | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    time_budget_s: float | None = None
+    budget_started_at: float | None = None
+    watchdog: tuple[float, int] | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a trainer's step did. moved: policies whose weights changed. rows_digest: of the rows trained, in their fixed order."""
+
+    moved: frozenset[str]
+    rows_digest: str
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    epoch: int | None = None
+
+
+class TrainerRun:
+    """One start. `run()` is called once; trainers use the public attributes from their hooks.
+
+    services: awaited watchers of embedded services; each returns the reason when its service died.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        trainer: Trainer,
+        factory: ServiceFactory,
+        console: Console,
+        *,
+        services: Mapping[str, Callable[[], Awaitable[str]]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        handle_signals: bool = True,
+    ) -> None:
+        self.settings, self.trainer, self.factory, self.console, self.clock = settings, trainer, factory, console, clock
+        self.stop = StopRequest()
+        self.participants = Participants()
+        self.waits = Waits(self._waiting_for)
+        self.policies: dict[str, Policy] = {}
+        self.start_point = StartPoint()
+        self.start = 1
+        self.step = 0
+        self.steps_done = 0
+        self.rows_digest = ""
+        self.ended = False
+        self.step_open = False
+        self.metrics = MetricsLog(settings.run_dir)
+        self._services, self._handle_signals = services or {}, handle_signals
+        self._closing = Closing()
+        self._budget = TimeBudget(settings.time_budget_s, clock, settings.budget_started_at)
+        self._committer: Committer | None = None
+        self._pruner: Pruner | None = None
+        self._stage, self._detail = "", ""
+        self._epoch: int | None = None
+        self._step_began = self._seconds_saving = 0.0
+
+    @property
+    def trained(self) -> list[Policy]:
+        """The trained policies, main first."""
+        return [policy for policy in self.policies.values() if policy.spec.trainable]
+
+    @property
+    def planned_steps(self) -> int:
+        return self.trainer.planned_steps()
+
+    @property
+    def steps_left(self) -> int:
+        return max(0, self.planned_steps - self.step)
+
+    def tell(self, stage: str, detail: str = "") -> None:
+        """What the run does now, for whoever watches."""
+        self._stage, self._detail = stage, detail
+        self.console.progress(stage, detail)
+
+    def _waiting_for(self, what: str) -> None:
+        self.console.progress(self._stage, self._detail, what)
+
+    async def run(self) -> None:
+        """The whole start. Returns when the plan is done or a stop was asked (see `stop.reason`); raises what went wrong."""
+        await self._closing.run(self._phases)
+
+    async def _phases(self) -> None:
+        for stage, phase in (
+            ("checking", self._checks),
+            ("installing signal handlers", self._signals),
+            ("opening sessions", self._sessions),
+            ("finding the start point", self._find_start),
+            ("opening training clients", self._training_clients),
+            ("preparing", self._prepare),
+            ("saving at launch", self._launch_save),
+            ("getting ready", self._ready),
+            ("training", self._steps),
+            ("saving at exit", self._exit_save),
+        ):
+            self.tell(stage)
+            await phase()
+            if self.stop.asked and phase not in (self._steps, self._exit_save):
+                return
+
+    async def _checks(self) -> None:
+        self.settings.run_dir.mkdir(parents=True, exist_ok=True)
+        self.trainer.check(self)
+
+    async def _signals(self) -> None:
+        if self._handle_signals:
+            handlers = SignalHandlers(self.stop, self.console.say).__enter__()
+            self._closing.add("signal handlers", lambda: handlers.__exit__(None, None, None))
+        self._watch(self._stop_at_budget())
+        for name, died in self._services.items():
+            self._watch(self._fail_when(name, died))
+
+    async def _sessions(self) -> None:
+        needs = self.trainer.needs()
+        for spec in self.settings.specs.values():
+            sampled = needs.rollouts and spec.id in self.settings.sampled
+            self.policies[spec.id] = Policy(spec, self.settings.addresses[spec.id], self.factory, self.waits, sampled=sampled)
+        await together(*(policy.connect() for policy in self.policies.values()))
+        for policy in self.policies.values():
+            self._closing.add(f"session of {policy.id}", partial(self._close_session, policy))
+
+    async def _close_session(self, policy: Policy) -> None:
+        await policy.close("success" if self.ended else "errored")
+
+    async def _find_start(self) -> None:
+        self.start = next_start(checkpoint_rows(self.settings.run_dir))
+
+        async def alive(policy: str, path: str) -> bool:
+            return await checkpoint_exists(self.factory, self.settings.addresses[policy], path, self.waits)
+
+        trained = [policy.id for policy in self.trained]
+        self.start_point = point = await find_start_point(self.settings.run_dir, trained, alive, self.settings.identity_digest)
+        self.step, self.rows_digest = point.step, point.rows_digest
+        write_provenance(self.settings.run_dir, provenance(self.start))
+        if point.passed_over:
+            self.console.say(f"checkpoints passed over, the service no longer has them: {', '.join(point.passed_over)}")
+            add_provenance(self.settings.run_dir, "policies_restore", list(point.passed_over))
+        if point.row is not None:
+            self.participants.check(point.row, str(self.settings.run_dir / "checkpoints.jsonl"))
+            self.console.say(f"start {self.start}: going on after step {self.step}, from checkpoint {point.row['name']}")
+        self.metrics.begin(self.step)
+
+    async def _training_clients(self) -> None:
+        fail_closed = self.trainer.needs().fail_closed_updates
+        await together(*(self._open(policy, fail_closed) for policy in self.policies.values()))
+
+    async def _open(self, policy: Policy, fail_closed: bool) -> None:
+        if not policy.spec.trainable:
+            await policy.publish_frozen()
+            return
+        begin = self.start_point.of(policy.id)
+        await policy.open(begin.state_path, self.settings.timeouts, self.stop.event, fail_closed=fail_closed)
+        policy.version, policy.learner.optimizer_steps = begin.version, begin.optimizer_steps
+
+    async def _prepare(self) -> None:
+        if self.start_point.row is not None:
+            self.participants.restore(self.start_point.row)
+        self._closing.add("the trainer", lambda: self.trainer.close(self))
+        await self.trainer.prepare(self)
+
+    async def _launch_save(self) -> None:
+        self._committer = Committer(self.settings.run_dir, self.trained, self.participants)
+        versions = {policy.id: policy.version for policy in self.trained}
+        await self._save_and_publish(recovery_name(self.step), versions, publish=set(versions))
+        await self.trainer.started(self)
+
+    async def _ready(self) -> None:
+        if self.settings.keep_recovery is not None:
+            self._pruner = Pruner(self.settings.run_dir, self.settings.keep_recovery, self.settings.largest_staleness, self)
+            self._closing.add("pruning", self._pruner.close)
+        if self.settings.watchdog is not None:
+            timeout_s, exit_code = self.settings.watchdog
+            watchdog = await Watchdog(timeout_s, exit_code, self.console.say).__aenter__()
+            self._closing.add("the watchdog", lambda: watchdog.__aexit__(None, None, None))
+        await self.trainer.ready(self)
+
+    async def _steps(self) -> None:
+        self._step_began = self.clock()
+        if self.steps_left:
+            await self.trainer.run_steps(self)
+        self.ended = self.steps_left == 0
+
+    async def _exit_save(self) -> None:
+        if not self.steps_done:
+            return
+        versions = {policy.id: policy.version for policy in self.trained}
+        if self.ended:
+            await self._save_and_publish(FINAL, versions, publish=set())
+        elif not (self.step_open and self.trainer.needs().atomic_steps):
+            await self._save_and_publish(interrupted_name(self.step), versions, publish=set())
+
+    async def end_step(self, result: StepResult, *, sampled: bool = True) -> None:
+        """Ends one step: counters, the metrics row, the save the cadence asks for, one publication of each policy that moved.
+
+        sampled: False when nobody samples the policies: such a step publishes nothing and saves on the cadence alone. Raises
+        RuntimeError outside the steps of a start.
+        """
+        if self._committer is None:
+            raise RuntimeError("a step ends only inside a start")
+        self.step += 1
+        self.rows_digest = _chained(self.rows_digest, result.rows_digest)
+        self._epoch = result.epoch
+        taken_s = self.clock() - self._step_began - self._seconds_saving
+        row = {**result.metrics, "time/step": taken_s, "time/saving": self._seconds_saving}
+        row |= {f"{policy.spec.prefix}policy_version": policy.version for policy in self.trained}
+        row |= {"optimizer_steps": self.trained[0].learner.optimizer_steps, "rows_digest": result.rows_digest}
+        await asyncio.to_thread(self.metrics.append, self.step, self.start, row)
+        self._budget.step_took(taken_s)
+        self._step_began = self.clock()
+        moved = result.moved if sampled else frozenset()
+        versions = {policy.id: policy.version + (policy.id in moved) for policy in self.trained}
+        name = self.settings.cadence.name(self.step) if result.moved else None
+        if name is not None:
+            await self._save_and_publish(name, versions, publish=set(moved))
+        else:
+            await together(*(policy.publish() for policy in self.trained if policy.id in moved))
+        self._seconds_saving = self.clock() - self._step_began
+        self.step_open = False
+        self.steps_done += 1
+
+    async def _save_and_publish(self, name: str, versions: Mapping[str, int], publish: set[str]) -> None:
+        assert self._committer is not None
+        began = self.clock()
+        counters = Counters(self.step, self.start, self.rows_digest, versions, self._epoch)
+        saved = await self._committer.save(name, counters)
+        self._budget.save_took(self.clock() - began)
+        moved = [policy for policy in self.trained if policy.id in publish]
+        await together(*(policy.publish_saved(saved[policy.id].sampler_path, versions[policy.id]) for policy in moved))
+        if self._pruner is not None:
+            self._pruner.saved()
+
+    async def _stop_at_budget(self) -> None:
+        while (left_s := self._budget.left_s()) is not None:
+            if left_s <= 0:
+                self.console.say("the time budget is used up: stopping at the end of the step, then saving")
+                self.stop.ask("budget")
+                return
+            await asyncio.sleep(min(left_s, 10.0))
+
+    async def _fail_when(self, name: str, died: Callable[[], Awaitable[str]]) -> None:
+        self.waits.fail(f"the training service {name} ended: {await died()}")
+
+    def _watch(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._closing.add("a watcher", lambda: _cancelled(task))
+
+
+def _chained(before: str, rows: str) -> str:
+    return f"sha256:{hashlib.sha256(f'{before} {rows}'.encode()).hexdigest()}"
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

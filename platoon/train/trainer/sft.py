@@ -1,0 +1,171 @@
+"""`trainer: sft`: supervised training of main on conversations.
+
+Steps go through shuffled passes over the data; a step's loss is the mean over its trained tokens. Nobody samples the policy
+meanwhile, so a step publishes nothing. A resume goes on at the next step: place in the data is a function of the step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from platoon.artifacts.canonical import canonical_digest
+from platoon.config.model import ConfigModel
+from platoon.errors import ConfigError, Problem
+from platoon.sampling.renderer import Renderer
+from platoon.train.checkpoints.participants import StateWriter
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.policy.learner import UpdateResult
+from platoon.train.policy.spec import MAIN, LossSettings
+from platoon.train.trainer.api import TrainerBase
+from platoon.train.trainer.run import StepResult, TrainerRun
+from platoon.train.trainer.sft_data import (
+    Conversation,
+    RenderedConversation,
+    batches,
+    data_digest,
+    read_conversations,
+    render_all,
+    wire_rows,
+)
+
+LOSS = LossSettings("cross_entropy", {})
+
+
+class SftOptions(ConfigModel):
+    """`trainer_options` of sft. data: JSON-lines files. max_length: tokens of a conversation, cut from the right."""
+
+    data: str | list[str] = Field(min_length=1)
+    max_length: int | None = Field(default=None, ge=2)
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.data] if isinstance(self.data, str) else list(self.data)
+
+
+class SftTrainer(TrainerBase):
+    """renderer: makes the renderer of a policy of the run, once its training client is open."""
+
+    def __init__(
+        self, config: RunConfig, paths: Sequence[Path], max_length: int | None, renderer: Callable[[TrainerRun, str], Renderer]
+    ) -> None:
+        self._config, self._max_length, self._renderer = config, max_length, renderer
+        self._conversations: list[Conversation] = read_conversations(paths)
+        self._digest = data_digest(self._conversations)
+        self._rendered: list[RenderedConversation] = []
+        self._place = _SftPlace(self)
+        self.fingerprint = ""
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"data": self._digest}
+
+    def planned_steps(self) -> int:
+        train = self._config.train
+        plans = [train.max_training_steps] if train.max_training_steps is not None else []
+        if train.num_epochs is not None:
+            plans.append(math.ceil(len(self._conversations) * train.num_epochs / train.batch_size))
+        return min(plans)
+
+    def check(self, run: TrainerRun) -> None:
+        run.participants.register(self._place)
+        self._place.run = run
+
+    async def prepare(self, run: TrainerRun) -> None:
+        renderer = self._renderer(run, MAIN)
+        self._rendered, skipped = await asyncio.to_thread(render_all, self._conversations, renderer, self._max_length)
+        if skipped:
+            run.console.say(f"{skipped} of {len(self._conversations)} conversations have nothing to train and are left out")
+        if not self._rendered:
+            raise ConfigError(Problem("no conversation has a token to train", key="trainer_options.data"))
+        self.fingerprint = self._rendered_digest()
+        self._place.compare()
+
+    async def run_steps(self, run: TrainerRun) -> None:
+        train = self._config.train
+        todo = batches(len(self._rendered), train.batch_size, self.planned_steps(), self._config.seed, run.step)
+        for epoch, indices in todo:
+            if run.stop.asked:
+                return
+            run.tell("training", f"step {run.step + 1} of {self.planned_steps()}")
+            await run.end_step(await self._step(run, epoch, indices), sampled=False)
+
+    async def _step(self, run: TrainerRun, epoch: int, indices: Sequence[int]) -> StepResult:
+        batch = [self._rendered[index] for index in indices]
+        trained = sum(int(item.trained_T[1:].sum()) for item in batch)
+        size = math.ceil(len(batch) / self._config.train.num_microbatches)
+        learner = run.policies[MAIN].learner
+        update = learner.update(LOSS)
+        digest = hashlib.sha256()
+        run.step_open = True
+        for first in range(0, len(batch), size):
+            rows = wire_rows(batch[first : first + size], trained)
+            digest.update(rows.digest.encode())
+            update.send(rows)
+        await update.submit()
+        result = await update.results()
+        assert result is not None
+        metrics = {
+            "train/loss": _mean_loss(result),
+            "train/trained_tokens": trained,
+            "train/tokens": sum(len(item.tokens_T) for item in batch),
+            "train/rows": len(batch),
+            "epoch": epoch,
+            **{f"optimizer/{_plain_name(key)}": value for key, value in result.optimizer.items()},
+        }
+        return StepResult(frozenset({MAIN}), f"sha256:{digest.hexdigest()}", metrics, epoch)
+
+    def _rendered_digest(self) -> str:
+        hasher = hashlib.sha256()
+        for item in self._rendered:
+            hasher.update(np.int64(len(item.tokens_T)).tobytes() + item.tokens_T.tobytes() + item.trained_T.tobytes())
+        train = self._config.train
+        plan = {"rows": hasher.hexdigest(), "seed": self._config.seed, "batch_size": train.batch_size}
+        return canonical_digest(plan)
+
+
+class _SftPlace:
+    """The key `sft` of a checkpoint row: where in the data the next step begins, and a fingerprint of rows and order."""
+
+    name = "sft"
+    keys: Sequence[str] = ("sft",)
+
+    def __init__(self, trainer: SftTrainer) -> None:
+        self.run: TrainerRun | None = None
+        self._trainer = trainer
+        self._found: Mapping[str, Any] | None = None
+
+    def capture(self) -> StateWriter:
+        assert self.run is not None
+        epoch, place = divmod(self.run.step * self._trainer._config.train.batch_size, len(self._trainer._rendered))
+        state = {"epoch": epoch, "place": place, "fingerprint": self._trainer.fingerprint}
+        return lambda name: {"sft": state}
+
+    def restore(self, row: Mapping[str, Any]) -> None:
+        self._found = row.get("sft")
+
+    def compare(self) -> None:
+        """Raises ConfigError when the row a start goes on from was written for other rows or another order."""
+        if self._found is not None and self._found.get("fingerprint") != self._trainer.fingerprint:
+            rule = "the conversations render to other tokens than those this run trained on"
+            advice = "train under another run name, or bring back the renderer and tokenizer of the run"
+            raise ConfigError(Problem(rule, key="trainer_options.data", advice=advice))
+
+
+def _mean_loss(result: UpdateResult) -> float:
+    """The mean over trained tokens of a step, from the learner's logprobs before the update."""
+    total = 0.0
+    for backward in result.backwards:
+        weights_T = backward.rows.inputs_T["weights"].astype(np.float64)
+        total -= float((weights_T * backward.logprobs_T).sum())
+    return total
+
+
+def _plain_name(name: str) -> str:
+    return name.replace(":", "_")

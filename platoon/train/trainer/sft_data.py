@@ -1,0 +1,143 @@
+"""Conversations for supervised training: read, rendered once, and put in an order that depends on seed and epoch alone.
+
+A file is JSON lines, each `{"messages": [...], "tools": [...]}` (tools are optional). Errors name file and line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from platoon.errors import ConfigError, Problem
+from platoon.sampling.renderer import Renderer, RenderError
+from platoon.train.policy.wire import WireRows
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One line of a data file. place: `file:line`, for messages."""
+
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class RenderedConversation:
+    """tokens_T: uint32. trained_T: bool, True on tokens a step trains towards. Both (T,), T at least 2."""
+
+    tokens_T: npt.NDArray[np.uint32]
+    trained_T: npt.NDArray[np.bool_]
+
+
+def read_conversations(paths: Sequence[Path]) -> list[Conversation]:
+    """All conversations of the files, in order. Raises ConfigError with every problem of every file."""
+    found: list[Conversation] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as error:
+            problems.append(Problem(f"not a readable chat file: {error.strerror}", key="trainer_options.data", file=str(path)))
+            continue
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            rule, conversation = _parse(line, f"{path}:{number}")
+            if conversation is not None:
+                found.append(conversation)
+            else:
+                problems.append(Problem(rule, file=f"{path}:{number}"))
+    if not found and not problems:
+        problems.append(Problem("holds no conversation", key="trainer_options.data", file=", ".join(map(str, paths))))
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _parse(line: bytes, place: str) -> tuple[str, Conversation | None]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        return f"not a JSON line: {error}", None
+    messages = value.get("messages") if isinstance(value, dict) else None
+    if not isinstance(messages, list) or not messages:
+        return 'needs {"messages": [...]} with at least one message', None
+    if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
+        return "every message is an object with a role", None
+    tools = value.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        return "tools is a list of objects", None
+    return "", Conversation(tuple(messages), tuple(tools), place)
+
+
+def data_digest(conversations: Sequence[Conversation]) -> str:
+    """`sha256:<hex>` over what the conversations say; not over paths or spacing."""
+    hasher = hashlib.sha256(b"conversations/1\n")
+    for conversation in conversations:
+        value = [list(conversation.messages), list(conversation.tools)]
+        hasher.update(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    return f"sha256:{hasher.hexdigest()}"
+
+
+def render_all(
+    conversations: Sequence[Conversation], renderer: Renderer, max_length: int | None
+) -> tuple[list[RenderedConversation], int]:
+    """Rendered conversations in order, cut to `max_length` tokens from the right; how many had nothing to train and were left out.
+
+    Raises ConfigError, naming the line, for one the renderer refuses.
+    """
+    rendered, skipped = [], 0
+    for conversation in conversations:
+        try:
+            tokens_T, trained_T = renderer.render_conversation(conversation.messages, conversation.tools)
+        except RenderError as error:
+            raise ConfigError(Problem(f"cannot be rendered: {error}", file=conversation.place)) from error
+        tokens_T, trained_T = tokens_T[:max_length], trained_T[:max_length]
+        if len(tokens_T) < 2 or not trained_T[1:].any():
+            skipped += 1
+            continue
+        rendered.append(RenderedConversation(tokens_T, trained_T))
+    return rendered, skipped
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
+    """A permutation of range(count), a function of its arguments on every machine and version."""
+    return sorted(range(count), key=lambda index: hashlib.sha256(f"{seed}:{epoch}:{index}".encode()).digest())
+
+
+def batches(count: int, batch_size: int, steps: int, seed: int, first_step: int) -> Iterator[tuple[int, list[int]]]:
+    """(epoch of the first item, indices) of the steps `first_step` to `steps` - 1 over an endless sequence of shuffled passes.
+
+    Every step is full: one that reaches the end of a pass goes on in the next.
+    """
+    order_of: dict[int, list[int]] = {}
+    for step in range(first_step, steps):
+        places = range(step * batch_size, (step + 1) * batch_size)
+        order_of = {epoch: order for epoch, order in order_of.items() if epoch >= places[0] // count}
+        indices = []
+        for place in places:
+            epoch, index = divmod(place, count)
+            if epoch not in order_of:
+                order_of[epoch] = epoch_order(count, seed, epoch)
+            indices.append(order_of[epoch][index])
+        yield places[0] // count, indices
+
+
+def wire_rows(batch: Sequence[RenderedConversation], trained_tokens: int) -> WireRows:
+    """Rows of a microbatch for `cross_entropy`: every trained token weighs 1 / `trained_tokens`, so a step's loss is a mean."""
+    lengths = [len(item.tokens_T) - 1 for item in batch]
+    weights_T = np.concatenate([item.trained_T[1:] for item in batch]).astype(np.float32) / np.float32(trained_tokens)
+    return WireRows(
+        np.concatenate([item.tokens_T[:-1] for item in batch]).astype(np.int32),
+        np.concatenate([item.tokens_T[1:] for item in batch]).astype(np.int64),
+        {"weights": weights_T.astype(np.float32)},
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+    )

@@ -1,0 +1,116 @@
+"""Asking a run to stop, and noticing that it no longer lives.
+
+The first INT, TERM or USR1 asks for a stop: the step ends by its rules, the run saves and exits. A scheduler and the shell may both
+pass the same signal on, so an echo within a moment changes nothing; a later INT or TERM ends the process at once. USR1 is an
+early warning and never counts as a first signal. Handlers only set values: nothing is raised into a save.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from platoon import exits
+
+ECHO_S = 2.0
+WATCHDOG_CHECK_S = 60.0
+WATCHDOG_WARNS_AT = 0.75
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+EXIT_CODES = {"INT": exits.INTERRUPTED, "TERM": exits.TERMINATED, "USR1": exits.TERMINATED, "budget": exits.TRY_AGAIN}
+
+
+class StopRequest:
+    """Whether, and why, the run was asked to stop. reason: a key of EXIT_CODES; the first one stays."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.reason: str | None = None
+
+    def ask(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self.event.set()
+
+    @property
+    def asked(self) -> bool:
+        return self.event.is_set()
+
+
+class SignalHandlers:
+    """Installs the handlers for the life of a context, on a running loop."""
+
+    def __init__(self, stop: StopRequest, say: Callable[[str], None], end_now: Callable[[int], None] = os._exit) -> None:
+        self._stop, self._say, self._end_now = stop, say, end_now
+        self._first_at: float | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> SignalHandlers:
+        self._loop = asyncio.get_running_loop()
+        for number in (*ENDING, signal.SIGUSR1):
+            self._loop.add_signal_handler(number, self._received, number)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._loop is not None:
+            for number in (*ENDING, signal.SIGUSR1):
+                self._loop.remove_signal_handler(number)
+
+    def _received(self, number: signal.Signals) -> None:
+        now = time.monotonic()
+        if number in ENDING:
+            if self._first_at is not None and now - self._first_at > ECHO_S:
+                self._say(f"{number.name} again: ending at once, without saving")
+                self._end_now(exits.FAILED)
+                return
+            self._first_at = self._first_at if self._first_at is not None else now
+        if not self._stop.asked:
+            self._say(f"{number.name}: stopping at the end of the step, then saving")
+        self._stop.ask(number.name.removeprefix("SIG"))
+
+
+class Watchdog:
+    """Ends the process when its event loop did not beat for `timeout_s`. A thread of its own; cleanup does not happen."""
+
+    def __init__(
+        self, timeout_s: float, exit_code: int, say: Callable[[str], None], end_now: Callable[[int], None] = os._exit
+    ) -> None:
+        self._timeout_s, self._exit_code, self._say, self._end_now = timeout_s, exit_code, say, end_now
+        self._every_s = min(WATCHDOG_CHECK_S, timeout_s / 10)
+        self._beat_at = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="platoon-watchdog", daemon=True)
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Watchdog:
+        self._beat_at = time.monotonic()
+        self._ticker = asyncio.create_task(self._tick())
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._over.set()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        await asyncio.to_thread(self._thread.join)
+
+    async def _tick(self) -> None:
+        while True:
+            self._beat_at = time.monotonic()
+            await asyncio.sleep(self._every_s / 2)
+
+    def _watch(self) -> None:
+        warned = False
+        while not self._over.wait(self._every_s):
+            silent_s = time.monotonic() - self._beat_at
+            if silent_s > self._timeout_s:
+                self._say(f"watchdog: no heartbeat for {silent_s:.0f} s, ending the process")
+                self._end_now(self._exit_code)
+                return
+            if silent_s > WATCHDOG_WARNS_AT * self._timeout_s and not warned:
+                warned = True
+                self._say(f"watchdog: no heartbeat for {silent_s:.0f} s")
