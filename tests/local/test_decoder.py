@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -40,19 +41,16 @@ def sequence_of(number: int, vocab: int) -> Sequence:
 
 def decode(parts: tuple[Any, Any], numbers: list[int]) -> dict[int, tuple[list[int], list[float]]]:
     """Tokens and logprobs of sequences that go through the sampler together, entering as slots become free."""
-    from platoon.local.sampling_engine import LiveSampler, SampleJob
+    from platoon.local.sampling_engine import LiveSampler
 
     kernel, weights = parts
     sampler = LiveSampler(kernel, weights)
-    from collections import deque
-
     sequences = {number: sequence_of(number, kernel.shape.vocab) for number in numbers}
     for sequence in sequences.values():
         bucket = kernel.context_bucket(len(sequence.prompt) + sequence.limit)
         sampler.waiting.setdefault(bucket, deque()).append(sequence)
     while sampler.busy:
         sampler.step()
-    assert SampleJob is not None
     return {number: (sequence.tokens, sequence.logprobs) for number, sequence in sequences.items()}
 
 

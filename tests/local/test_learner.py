@@ -199,5 +199,5 @@ def test_data_a_loss_cannot_be_computed_on_is_refused(change: dict[str, Any], ru
 
 @pytest.mark.parametrize(("name", "config"), [("dro", {"gamma": 1.0}), ("ppo", {"clip_low_threshold": "low"}), ("nll", {})])
 def test_unknown_losses_and_settings_are_refused(name: str, config: dict[str, Any]) -> None:
-    with pytest.raises(Refusal, match="is not served|no setting|must be a number"):
+    with pytest.raises(Refusal, match=r"is not served|no setting|must be a number"):
         make_learner().forward_backward(examples(("logprobs", "advantages")), name, config, backward=True)
