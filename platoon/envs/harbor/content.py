@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from platoon.artifacts.digests import PREFIX, DataError, HashedFile, UnsupportedError, hashed_files, hex_of
-from platoon.config.problems import printable
+from platoon.config.text import printable
 from platoon.envs.harbor.format import HASHED_DIRECTORIES, HASHED_FILES
 from platoon.errors import Problem
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_json
-from platoon.config.problems import printable
+from platoon.config.text import printable
 from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest

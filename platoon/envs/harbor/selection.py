@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from platoon.config.problems import printable
+from platoon.config.text import printable
 from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
 from platoon.envs.harbor.source import Source, SourceTask
 from platoon.errors import ConfigError, Problem

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from platoon.config.problems import printable
+from platoon.config.text import printable
 from platoon.envs.harbor.content import is_plain_name
 from platoon.envs.harbor.format import TaskRefused, read_toml
 from platoon.errors import ConfigError, Problem
