@@ -62,7 +62,7 @@ class GroupRolloutWorkflow:
             return GroupOutput(None, None, outcomes, verdict, seconds)
         agents = [agent for member in members for agent in member.trajectories]
         rows = [trained_calls(agent, self.settings.trained) for agent in agents]
-        block = build_block(rows, self.settings.policies, self.settings.roles)
+        block = build_block(rows, self.settings.policies, self._roles(rows))
         if not block.row_count:
             return GroupOutput(None, None, outcomes, Verdict.NO_DATUMS, seconds)
         if self._credit is None:
@@ -74,6 +74,11 @@ class GroupRolloutWorkflow:
             raise CreditEstimatorError(f"credit of entry {request.entry!r}: {type(self._credit).__name__}: {error}") from error
         values_R = credit.values_R
         return GroupOutput(block, values_R, outcomes, verdicts.of_values(values_R, block.action_count_R), seconds, credit.metrics)
+
+    def _roles(self, agents: list[TrajectoryCalls]) -> tuple[str, ...]:
+        """Configured roles first; an agent may be opened with any other."""
+        known = self.settings.roles
+        return (*known, *sorted({agent.role for agent in agents} - set(known)))
 
 
 class _Members:

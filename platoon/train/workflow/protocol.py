@@ -65,7 +65,7 @@ class RolloutLease(Protocol):
 class GroupSettings:
     """One entry's groups. member_limit_s: a rollout that has not answered by then is given up, whatever it waits for.
 
-    trained: ids of the policies whose rows train. roles, policies: every name that may occur, in the order blocks number them.
+    trained: ids of the policies whose rows train. policies, roles: every policy, and the configured roles, in the order blocks number them.
     """
 
     group_size: int
