@@ -1,8 +1,9 @@
 """Settled groups on disk, each stored once under the digest of its content.
 
 `<directory>/<hex>.json` is the group: canonical JSON of its judgements, its values per row (base64 of little-endian float64) and
-the digest of its rows. `<directory>/<hex of the rows' file>.arrow` holds the rows (`rows.codec`). The rows are written first, so a
-group's JSON never names rows that are not there. Equal groups are one file. Nothing here knows what the judgements mean.
+the digest of its rows. `<directory>/<hex of the rows' digest>.arrow` holds the rows (`rows.codec`, which checks that digest).
+The rows are written first, so a group's JSON never names rows that are not there. Equal groups are one file. Nothing here knows
+what the judgements mean.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from platoon.artifacts.canonical import canonical_bytes
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.store import key_of
 from platoon.errors import PlatoonError
-from platoon.rows.block import RowBlock
+from platoon.rows import codec
+from platoon.rows.block import DataError, RowBlock
 
 FORMAT = 2
 
@@ -38,33 +40,35 @@ class StoredGroup:
 
 @dataclass(frozen=True)
 class GroupStore:
-    """The directory `<run dir>/tasks/groups`, and how rows become bytes and back."""
+    """The directory `<run dir>/tasks/groups`."""
 
     directory: Path
-    encode: Callable[[RowBlock], bytes]
-    decode: Callable[[bytes], RowBlock]
 
     def save(self, group: StoredGroup) -> str:
         """Stores a group durably and returns its `sha256:<hex>`. Blocks for the disk; raises OSError when it cannot write."""
         rows = None
         if group.block is not None:
-            data = self.encode(group.block)
-            rows = _digest(data)
-            self._write(self._path(rows, ".arrow"), data)
+            rows = group.block.digest()
+            if not (path := self._path(rows, ".arrow")).exists():
+                publish_bytes(path, codec.encode(group.block))
         values = None
         if group.values_R is not None:
             values = base64.b64encode(np.ascontiguousarray(group.values_R, dtype="<f8").tobytes()).decode()
         head = canonical_bytes({"format": FORMAT, "head": dict(group.head), "rows": rows, "values": values})
         digest = _digest(head)
-        self._write(self._path(digest, ".json"), head)
+        if not (path := self._path(digest, ".json")).exists():
+            publish_bytes(path, head)
         return digest
 
     def load(self, digest: str) -> StoredGroup:
         """The group of a digest. Raises PlatoonError when it is missing, damaged or of another format."""
-        value = json.loads(self._read(digest, ".json"))
+        data = self._read(digest, ".json")
+        if _digest(data) != digest:
+            raise PlatoonError(f"{self._path(digest, '.json')}: damaged, its content has another digest than its name")
+        value = json.loads(data)
         if value.get("format") != FORMAT:
             raise PlatoonError(f"{self._path(digest, '.json')}: format {value.get('format')} cannot be read by this version")
-        block = None if value["rows"] is None else self.decode(self._read(value["rows"], ".arrow"))
+        block = None if value["rows"] is None else self._rows(value["rows"])
         values_R = None
         if value["values"] is not None:
             values_R = np.frombuffer(base64.b64decode(value["values"]), dtype="<f8").astype(np.float64)
@@ -90,19 +94,22 @@ class GroupStore:
     def _path(self, digest: str, suffix: str) -> Path:
         return self.directory / f"{key_of(digest)}{suffix}"
 
-    def _write(self, path: Path, data: bytes) -> None:
-        if not path.exists():
-            publish_bytes(path, data)
+    def _rows(self, digest: str) -> RowBlock:
+        path = self._path(digest, ".arrow")
+        try:
+            block = codec.decode(self._read(digest, ".arrow"))
+        except DataError as error:
+            raise PlatoonError(f"{path}: {error}") from error
+        if block.digest() != digest:
+            raise PlatoonError(f"{path}: damaged, its rows have another digest than its name")
+        return block
 
     def _read(self, digest: str, suffix: str) -> bytes:
         path = self._path(digest, suffix)
         try:
-            data = path.read_bytes()
+            return path.read_bytes()
         except OSError as error:
             raise PlatoonError(f"{path}: a checkpoint names this group, and it cannot be read: {error}") from error
-        if _digest(data) != digest:
-            raise PlatoonError(f"{path}: damaged, its content has another digest than its name")
-        return data
 
 
 def _digest(data: bytes) -> str:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from platoon.errors import ConfigError
+from platoon.train.credit.protocol import CreditEstimatorError
 from platoon.train.dispatch.draw import Draw
 from platoon.train.task_records.fates import Verdict
 from platoon.train.workflow.output import GroupOutput
@@ -27,7 +28,7 @@ async def run_group_guarded(
 ) -> GroupOutput:
     """The output of the first attempt that gave anything, else that of the last.
 
-    A configuration error inside a group is the run's, and is raised; so is a cancellation.
+    A configuration error inside a group and an estimator's are the run's, and are raised; so is a cancellation.
     """
     began = now()
     output = await _once(attempt, began, now)
@@ -46,7 +47,7 @@ async def run_group_guarded(
 async def _once(attempt: Callable[[], Awaitable[GroupOutput]], began: float, now: Callable[[], float]) -> GroupOutput:
     try:
         return await attempt()
-    except ConfigError:
+    except (ConfigError, CreditEstimatorError):
         raise
     except Exception as error:
         log.exception("a group failed")

@@ -26,10 +26,6 @@ def output(verdict: Verdict = Verdict.UNIFORM, reward: float = 1.0, status: str 
     return GroupOutput(None, None, members, verdict, 1.0)
 
 
-def no_rows(_: object) -> bytes:
-    raise AssertionError("these groups have no rows")
-
-
 class SimulatedRun:
     """One start of a run. `running` maps position to the future that settles it; `ended` lists (position, fate) in order."""
 
@@ -65,7 +61,7 @@ class SimulatedRun:
             build_order("auto", pools, batch),
             pool_size=permits,
             run_group=self._run,
-            store=GroupStore(directory, no_rows, no_rows),  # type: ignore[arg-type]
+            store=GroupStore(directory),
             stop=self.stop,
             deterministic=deterministic,
             on_fate=lambda draw, fate: self.ended.append((draw.position, fate)),
