@@ -37,7 +37,8 @@ RESOLVED_FILE = "config.resolved.yaml"
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """One `platoon train`. run: the run's name. receipt: where to write it. parent: receipt of the run whose weights it starts from.
+    """One `platoon train`. run: the run's name. receipt: where to write it. parent: receipt of the run whose weights it starts
+    from.
 
     budget_started_at: on `time.monotonic`, when the time budget began to count.
     """

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 
 T = TypeVar("T")
 REFUSED_KEY = frozenset({401, 403})
@@ -65,13 +65,24 @@ class Waits:
 
     async def on(self, answer: Awaitable[T], *, timeout_s: float, what: str) -> T:
         """The answer. Raises ServiceError past `timeout_s`, when the service is dead, or for an error of the service itself."""
+        try:
+            return await self.alive(answer, what=what, timeout_s=timeout_s)
+        except (PlatoonError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            # An answer torn by the service's end is a consequence: the cause is what a person needs to read.
+            reason = self.failure or f"{type(error).__name__}: {error}"
+            raise ServiceError(f"{what}: {reason}") from error
+
+    async def alive(self, answer: Awaitable[T], *, what: str, timeout_s: float | None = None) -> T:
+        """The answer of something that is not the service's, as long as the service lives; its errors are raised as they are."""
         task = asyncio.ensure_future(_awaited(answer))
         dead = asyncio.ensure_future(self._death.event.wait())
         self._tell(what)
         try:
             await asyncio.wait({task, dead}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
-                return self._result(task, what)
+                return task.result()
             if self.failure:
                 raise ServiceError(f"{what}: {self.failure}")
             raise ServiceError(f"{what}: no answer within {timeout_s:g} s")
@@ -82,16 +93,6 @@ class Waits:
                     left.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await left
-
-    def _result(self, task: asyncio.Future[T], what: str) -> T:
-        error = task.exception()
-        if error is None:
-            return task.result()
-        if isinstance(error, (ConfigError, ServiceError)):
-            raise error
-        # An answer torn by the service's end is a consequence: the cause is what a person needs to read.
-        reason = self.failure or f"{type(error).__name__}: {error}"
-        raise ServiceError(f"{what}: {reason}") from error
 
 
 async def together(*works: Coroutine[Any, Any, T]) -> list[T]:

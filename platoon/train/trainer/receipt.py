@@ -38,7 +38,8 @@ def finished_row(run_dir: Path, planned_steps: int) -> dict[str, Any] | None:
     rows = checkpoint_rows(run_dir)
     exact = [row for row in rows if row["batch"] == planned_steps]
     beyond = [row for row in rows if row["batch"] > planned_steps]
-    return (exact or beyond or [None])[-1]
+    found = exact or beyond
+    return found[-1] if found else None
 
 
 def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,7 +103,9 @@ class TrainerRun:
         self._pruner: Pruner | None = None
         self._stage, self._detail = "", ""
         self._epoch: int | None = None
-        self._step_began = self._seconds_saving = 0.0
+        self._step_began = 0.0
+        # Of the save and the publication that followed the last step: they are told in the row of the next one.
+        self._seconds = {"save": 0.0, "publish": 0.0}
 
     @property
     def trained(self) -> list[Policy]:
@@ -250,21 +252,23 @@ class TrainerRun:
         self.step += 1
         self.rows_digest = _chained(self.rows_digest, result.rows_digest)
         self._epoch = result.epoch
-        taken_s = self.clock() - self._step_began - self._seconds_saving
-        row = {**result.metrics, "time/step": taken_s, "time/saving": self._seconds_saving}
+        taken_s = self.clock() - self._step_began
+        row = {**result.metrics, "time/step": taken_s, "time/save": self._seconds["save"], "time/publish": self._seconds["publish"]}
         row |= {f"{policy.spec.prefix}policy_version": policy.version for policy in self.trained}
         row |= {"optimizer_steps": self.trained[0].learner.optimizer_steps, "rows_digest": result.rows_digest}
         await asyncio.to_thread(self.metrics.append, self.step, self.start, row)
         self._budget.step_took(taken_s)
-        self._step_began = self.clock()
+        self._seconds = {"save": 0.0, "publish": 0.0}
         moved = result.moved if sampled else frozenset()
         versions = {policy.id: policy.version + (policy.id in moved) for policy in self.trained}
         name = self.settings.cadence.name(self.step) if result.moved else None
         if name is not None:
             await self._save_and_publish(name, versions, publish=set(moved))
         else:
+            began = self.clock()
             await together(*(policy.publish() for policy in self.trained if policy.id in moved))
-        self._seconds_saving = self.clock() - self._step_began
+            self._seconds["publish"] = self.clock() - began
+        self._step_began = self.clock()
         self.step_open = False
         self.steps_done += 1
 
@@ -273,9 +277,11 @@ class TrainerRun:
         began = self.clock()
         counters = Counters(self.step, self.start, self.rows_digest, versions, self._epoch)
         saved = await self._committer.save(name, counters)
-        self._budget.save_took(self.clock() - began)
+        saved_at = self.clock()
+        self._budget.save_took(saved_at - began)
         moved = [policy for policy in self.trained if policy.id in publish]
         await together(*(policy.publish_saved(saved[policy.id].sampler_path, versions[policy.id]) for policy in moved))
+        self._seconds = {"save": saved_at - began, "publish": self.clock() - saved_at}
         if self._pruner is not None:
             self._pruner.saved()
 

@@ -1,0 +1,1 @@
+"""One step of training: collect groups, assemble rows, update policies, report. Each part has one result type."""

@@ -1,0 +1,108 @@
+"""`trainer: rl`: policies learn from groups of rollouts that agents play with them.
+
+The rollouts side is built behind `Rollouts`: a source of settled groups, and what its agents need while the run lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from platoon.train.checkpoints.dispatch_files import TASKS_DIR, DispatchParticipant, named_groups
+from platoon.train.checkpoints.kept_groups import GroupStore
+from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.dispatch.source import RolloutSource, TrainInterrupted
+from platoon.train.step.metrics import step_metrics
+from platoon.train.step.settings import StepSettings
+from platoon.train.step.step import TrainStep
+from platoon.train.trainer.api import TrainerBase, TrainerNeeds
+from platoon.train.trainer.run import StepResult, TrainerRun
+
+GROUPS_DIR = f"{TASKS_DIR}/groups"
+
+
+class Rollouts(Protocol):
+    """The rollouts of one start.
+
+    source: made before anything is sampled. open: called when every policy is published, before the source starts.
+    """
+
+    source: RolloutSource
+    store: GroupStore
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class RlTrainer(TrainerBase):
+    """make_rollouts: builds the rollouts of a start, once its training clients are open. task_count: tasks to train on."""
+
+    def __init__(self, config: RunConfig, task_count: int, make_rollouts: Callable[[TrainerRun], Rollouts]) -> None:
+        self._config, self._task_count, self._make_rollouts = config, task_count, make_rollouts
+        self._settings = StepSettings.from_config(config)
+        self._participant: DispatchParticipant | None = None
+        self._rollouts: Rollouts | None = None
+
+    def needs(self) -> TrainerNeeds:
+        return TrainerNeeds(atomic_steps=False, fail_closed_updates=False, rollouts=True)
+
+    def planned_steps(self) -> int:
+        train = self._config.train
+        plans = [train.max_training_steps] if train.max_training_steps is not None else []
+        if train.num_epochs is not None:
+            plans.append(math.ceil(self._task_count * train.num_epochs / train.batch_size))
+        return min(plans)
+
+    def check(self, run: TrainerRun) -> None:
+        self._participant = DispatchParticipant(run.settings.run_dir)
+        run.participants.register(self._participant)
+
+    async def prepare(self, run: TrainerRun) -> None:
+        assert self._participant is not None
+        self._rollouts = rollouts = self._make_rollouts(run)
+        if self._participant.found is not None:
+            await asyncio.to_thread(rollouts.source.restore, self._participant.found)
+        self._participant.source, self._participant.start = rollouts.source, run.start
+        # Groups that settled after the checkpoint of a killed start belong to nothing.
+        rows = checkpoint_rows(run.settings.run_dir)
+        named = await asyncio.to_thread(named_groups, run.settings.run_dir, rows)
+        await asyncio.to_thread(rollouts.store.prune, named)
+
+    async def ready(self, run: TrainerRun) -> None:
+        assert self._rollouts is not None
+        await self._rollouts.open()
+        if run.steps_left:
+            await self._rollouts.source.start()
+
+    async def run_steps(self, run: TrainerRun) -> None:
+        assert self._rollouts is not None
+        source = self._rollouts.source
+        specs = run.settings.specs
+        while run.steps_left and not run.stop.asked:
+            place = f"step {run.step + 1} of {self.planned_steps()}"
+            trained = {policy.id: policy for policy in run.trained}
+            step = TrainStep(
+                source, trained, self._settings, run.waits, lambda text, place=place: run.tell("training", f"{place}, {text}")
+            )
+            try:
+                result = await step.run()
+            except TrainInterrupted:
+                return
+            source.committed(result.fates)
+            metrics = {**step_metrics(result, specs), **_blocked(source.blocked_shares())}
+            await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
+            source.step_started()
+
+    async def close(self, run: TrainerRun) -> None:
+        if self._rollouts is not None:
+            rollouts, self._rollouts = self._rollouts, None
+            await rollouts.source.close()
+            await rollouts.close()
+
+
+def _blocked(shares: Mapping[str, float]) -> dict[str, Any]:
+    return {f"dispatch/blocked_share/{reason}": share for reason, share in shares.items()}
