@@ -41,7 +41,7 @@ class Duration(click.ParamType):
 @click.option("--time-budget", type=Duration(), help="Stop early enough to save within this time (720m).")
 @click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
 @click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
-def train(
+def train(  # noqa: PLR0917  because click passes options by name
     config: Path,
     overrides: tuple[str, ...],
     inputs: Path | None,
@@ -61,7 +61,7 @@ def train(
 
     with Console(log_file=log_file) as console:
         console.progress("reading", str(config))
-        found, directory = _inputs(config, overrides, inputs, name, run_dir, site)
+        found, directory = _inputs(config, overrides, inputs, name=name, run_dir=run_dir, site_file=site)
         request = TrainRequest(
             run=name or directory.name,
             run_dir=directory,
@@ -76,7 +76,13 @@ def train(
 
 
 def _inputs(
-    config: Path, overrides: Sequence[str], inputs: Path | None, name: str | None, run_dir: Path | None, site_file: Path | None
+    config: Path,
+    overrides: Sequence[str],
+    inputs: Path | None,
+    *,
+    name: str | None,
+    run_dir: Path | None,
+    site_file: Path | None,
 ) -> tuple[TrainInputs, Path]:
     """What the run is made from, and its directory."""
     from platoon.artifacts.digests import file_digest

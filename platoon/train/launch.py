@@ -17,6 +17,7 @@ from typing import Any
 from platoon import exits
 from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
+from platoon.errors import PlatoonError
 from platoon.host.console import Console
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
@@ -66,11 +67,12 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         return exits.DONE
     check_keys(specs)
     with Lease(request.run_dir):
-        if not known:
+        # Another start may have made the run between the two looks.
+        if not check_identity(request.run_dir, identity, request.run):
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
-        reason = asyncio.run(_start(request, specs, trainer, identity, console, make_factory))
+        reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
     if reason is not None:
         console.say(f"stopped after {reason}; the same command goes on")
         return EXIT_CODES[reason]
@@ -82,6 +84,7 @@ async def _start(
     request: TrainRequest,
     specs: Mapping[str, PolicySpec],
     trainer: Trainer,
+    *,
     identity: Mapping[str, Any],
     console: Console,
     make_factory: Callable[[], ServiceFactory],
@@ -94,6 +97,8 @@ async def _start(
         factory = make_factory()
         run = TrainerRun(settings, trainer, factory, console, services=services.died)
         await run.run()
+        if not run.ended and run.stop.reason is None:
+            raise PlatoonError(f"run {request.run}: the trainer ended after step {run.step} of {run.planned_steps}")
         return None if run.ended else run.stop.reason
 
 
