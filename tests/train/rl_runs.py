@@ -1,4 +1,4 @@
-"""Starts of a reinforcement-learning run on fake services: real dispatch, workflow, credit, rows and steps; only agents are made up."""
+"""Starts of a reinforcement-learning run on fake services: real dispatch, credit, rows and steps; only agents are made up."""
 
 from __future__ import annotations
 

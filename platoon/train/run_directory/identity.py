@@ -49,10 +49,10 @@ OUTSIDE = (
 
 
 def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted keys to plain leaves; an empty mapping or list is a leaf."""
-    if isinstance(value, Mapping) and value:
+    """Dotted keys to plain leaves. What is empty has none: to say nothing and to leave out are the same."""
+    if isinstance(value, Mapping):
         items = [(str(key), item) for key, item in value.items()]
-    elif isinstance(value, list | tuple) and value:
+    elif isinstance(value, list | tuple):
         items = [(str(index), item) for index, item in enumerate(value)]
     else:
         return {prefix: value}
