@@ -25,6 +25,7 @@ def local() -> None:
               help="File with the key that clients must send; without it every local process may use the service.")  # fmt: skip
 @click.option("--faults", is_flag=True, help="Open /local/faults, where tests ask for failures.")
 def serve(
+    *,
     state: Path,
     host: str,
     port: int,

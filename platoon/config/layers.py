@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from platoon.config.problems import show
+from platoon.config.text import show
 from platoon.config.yaml import parse_yaml
 from platoon.errors import ConfigError, Problem
 

@@ -10,18 +10,18 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from platoon.config.layers import COMMAND_LINE, Layered
-from platoon.config.problems import from_validation_error
 from platoon.config.yaml import read_yaml
 from platoon.errors import ConfigError, Problem
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
 EXTENDS_LIMIT = 100
 
-ModelType = TypeVar("ModelType", bound=BaseModel)
+ModelType = TypeVar("ModelType", bound="BaseModel")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ class LoadedConfig:
 
     def try_build(self, model: type[ModelType]) -> tuple[ModelType | None, list[Problem]]:
         """The model or its problems; an override is read as text where the key wants text (`trial=7`)."""
+        # Late: the workflow reads which files a configuration is made of without ever building a model.
+        from pydantic import ValidationError
+
+        from platoon.config.problems import from_validation_error
+
         try:
             return self._validate(model), []
         except ValidationError as error:

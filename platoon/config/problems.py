@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,9 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from platoon.config.model import PROBLEMS_ERROR, nearest
+from platoon.config.text import printable, show
 from platoon.errors import Problem
-
-SHOWN_CHARACTERS = 80
 
 # Error types of pydantic whose own message does not speak of configuration.
 _RULES: Mapping[str, str] = {
@@ -70,21 +68,6 @@ def from_validation_error(error: ValidationError, model: type[BaseModel], values
         else Problem(" or ".join(rules[item[0]]) + item[1], key=".".join(item[0]), file=file_of(item[0]))
         for item in found
     ]
-
-
-def show(value: Any) -> str:
-    """A value as a person would write it, on one line, cut where it gets long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = repr(value)
-    text = printable(text)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
-
-
-def printable(text: str) -> str:
-    """Text on one line, safe for a terminal: what does not print is escaped, lone surrogates of undecodable names too."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _placed(problem: Problem, path: tuple[str, ...], file_of: FileOf) -> Problem:

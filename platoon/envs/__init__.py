@@ -1,0 +1,47 @@
+"""Environments: services that hold tasks and open a session for each rollout."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any, cast
+
+from platoon.core.protocols import EnvironmentService
+from platoon.errors import ConfigError, Problem
+
+__all__ = ["SERVICES", "get_service"]
+
+SERVICES: dict[str, str] = {"harbor": "platoon.envs.harbor.service:HarborService"}
+
+
+def get_service(name: str, **kwargs: Any) -> EnvironmentService:
+    """The service `name`: a built-in one, or any factory as `module:Class`, called with `kwargs`.
+
+    Harbor takes the entry's `service_kwargs` beside the keywords of `HarborService`. Raises ConfigError for a name that is none and
+    for keywords the factory does not take.
+    """
+    reference = SERVICES.get(name, name)
+    module_name, separator, attribute = reference.partition(":")
+    if not separator:
+        raise ConfigError(
+            Problem(
+                f"no environment service is called {name!r}; there is: {', '.join(sorted(SERVICES))}",
+                key="service",
+                advice="name one of them, or give a factory of your own as `module:Class`",
+            )
+        )
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(Problem(f"service {name!r} does not import: {error}", key="service")) from error
+    if name in SERVICES:
+        own = {key for key in inspect.signature(factory).parameters if key != "options"}
+        # `provider` is a name in an entry's options, and a built provider for the factory.
+        own = {key for key in own if key != "provider" or not isinstance(kwargs.get(key), str | None)}
+        options = kwargs.pop("options", None) or {key: value for key, value in kwargs.items() if key not in own}
+        kwargs = {"options": options, **{key: value for key, value in kwargs.items() if key in own}}
+    try:
+        inspect.signature(factory).bind(**kwargs)
+    except TypeError as error:
+        raise ConfigError(Problem(f"service {name!r}: {error}", key="service_kwargs")) from error
+    return cast(EnvironmentService, factory(**kwargs))

@@ -1,0 +1,1 @@
+"""The model gateway: admits, renders, samples, parses and records every model call of every agent."""

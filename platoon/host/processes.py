@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,6 +60,11 @@ def start_ticks(pid: int) -> int | None:
     # The name in parentheses may hold blanks and parentheses itself: fields are counted from the last one.
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def ticks_now() -> int:
+    """The present in the unit of start times: a process started from here on has at least this."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def this_process() -> ProcessIdentity:

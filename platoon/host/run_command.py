@@ -49,7 +49,7 @@ async def run_command(
     on_start is called with the pid, which is also the id of the new process group, before anything is awaited.
     """
     loop = asyncio.get_running_loop()
-    raw_transport, protocol = await loop.subprocess_exec(
+    transport, protocol = await loop.subprocess_exec(
         lambda: _Command(loop, output_limit_bytes),
         *map(str, argv),
         cwd=cwd,
@@ -59,7 +59,6 @@ async def run_command(
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    transport = cast(asyncio.SubprocessTransport, raw_transport)
     timed_out = False
     try:
         if on_start is not None:

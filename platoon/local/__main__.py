@@ -6,6 +6,7 @@ The parent-death signal is armed before anything heavy is imported, because the 
 from __future__ import annotations
 
 import os
+import sys
 
 from platoon.host.processes import arm_parent_death
 
@@ -17,3 +18,7 @@ if (parent := os.environ.pop(PARENT_VARIABLE, None)) is not None:
 from platoon.local.server import main  # noqa: E402  because of the above
 
 main()
+# What matters is on disk by now; taking torch down in order would only keep the parent waiting.
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)

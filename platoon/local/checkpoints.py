@@ -1,9 +1,9 @@
 """Durable checkpoints: one immutable file each, below one directory that any number of servers share.
 
-`<root>/<run id>/<weights|sampler_weights>/<name>.safetensors`. A file is a valid safetensors file: an 8-byte little-endian header length, a JSON header, then
-the flat float32 vectors (parameters, and for training checkpoints both moments). What describes the checkpoint rides in the
-header's `__metadata__.platoon`. Files appear whole or not at all, so the directory itself is the index: a server finds what another one, or an
-earlier one, wrote. A changed expiry lies beside as `<name>.expires`.
+`<root>/<run id>/<weights|sampler_weights>/<name>.safetensors`. A file is a valid safetensors file: an 8-byte little-endian
+header length, a JSON header, then the flat float32 vectors (parameters, and for training checkpoints both moments). What
+describes the checkpoint rides in the header's `__metadata__.platoon`. Files appear whole or not at all, so the directory itself
+is the index: a server finds what another one, or an earlier one, wrote. A changed expiry lies beside as `<name>.expires`.
 """
 
 from __future__ import annotations
@@ -127,10 +127,14 @@ class CheckpointStore:
         shape: ModelShape,
         contents: Contents,
         description: Description,
+        *,
         ttl_s: float | None = None,
         overwrite: bool = False,
     ) -> CheckpointInfo:
-        """Writes one checkpoint; durable when this returns. Raises Refusal when the name is taken, OSError when the disk does not take it."""
+        """Writes one checkpoint; durable when this returns.
+
+        Raises Refusal when the name is taken, OSError when the disk does not take it.
+        """
         file = self._file(checkpoint)
         if file.exists() and not overwrite:
             raise Refusal(f"{checkpoint.path} exists (save under another name, or with overwrite=True)", status=409)

@@ -1,10 +1,10 @@
 """Sampling many sequences at once, each computed as if it were alone.
 
-A `DecodePool` advances up to 64 sequences by one token a step. What a sequence gets must not depend on who else is in the step, so
-nothing in its arithmetic depends on them: prompts are prefilled one at a time at their own length; attention runs over a fixed number
-of positions that follows from the sequence's own prompt and limit; matrix products have one of a few row counts, of which
-`independent_kernel` has checked on this machine that a row's bits depend neither on the count nor on its place. Where that check
-fails for all of them, sequences are decoded one at a time. New sequences enter free slots between steps.
+A `DecodePool` advances up to 64 sequences by one token a step. What a sequence gets must not depend on who else is in the step,
+so nothing in its arithmetic depends on them: prompts are prefilled one at a time at their own length; attention runs over a
+fixed number of positions that follows from the sequence's own prompt and limit; matrix products have one of a few row counts,
+of which `independent_kernel` has checked on this machine that a row's bits depend neither on the count nor on its place. Where
+that check fails for all of them, sequences are decoded one at a time. New sequences enter free slots between steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from platoon.local.draws import draw
 from platoon.local.model import Rotary, Weights, head_norm, hidden_states, logits_of, rotate, vocabulary_bias
@@ -67,7 +67,6 @@ class Kernel:
         multiple = 64 if length <= 512 else 256
         return min(-(-length // multiple) * multiple, self.shape.max_context)
 
-    @torch.no_grad()
     def prefill(self, weights: Weights, tokens: tuple[int, ...]) -> Prefill:
         """Runs one prompt at its own padded length."""
         length = len(tokens)
@@ -79,7 +78,6 @@ class Kernel:
         values = torch.stack([v[0, :, :length] for _, v in cache])
         return Prefill(keys, values, states[0])
 
-    @torch.no_grad()
     def logits(self, weights: Weights, states: Tensor) -> Tensor:
         return logits_of(weights.views, self.bias, states)
 
@@ -145,7 +143,6 @@ class DecodePool:
         self._top_p[slot] = sequence.settings.top_p
         self.active.append(sequence)
 
-    @torch.no_grad()
     def step(self) -> list[Sequence]:
         """Draws one token for each sequence and returns those that ended by it, whose slots are free again."""
         rows = self._kernel.rows_for(len(self.active))
@@ -196,10 +193,10 @@ class DecodePool:
         cos, sin = rotary.cos[position_R][:, None], rotary.sin[position_R][:, None]
         mask = self._mask[:rows].repeat_interleave(shape.kv_heads, dim=0)
         scale = shape.head_dim**-0.5
-        x = F.embedding(token_R, views.embed)
+        x = functional.embedding(token_R, views.embed)
         for index, layer in enumerate(views.layers):
-            normed = F.rms_norm(x, (shape.hidden,), layer.attn_norm, shape.norm_epsilon)
-            q, k, v = F.linear(normed, layer.qkv).split([q_size, kv_size, kv_size], dim=-1)
+            normed = functional.rms_norm(x, (shape.hidden,), layer.attn_norm, shape.norm_epsilon)
+            q, k, v = functional.linear(normed, layer.qkv).split([q_size, kv_size, kv_size], dim=-1)
             q = head_norm(shape, q.view(rows, shape.heads, shape.head_dim), layer.q_norm)
             k = head_norm(shape, k.view(rows, shape.kv_heads, shape.head_dim), layer.k_norm)
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
@@ -209,11 +206,11 @@ class DecodePool:
             scores = torch.bmm(q.reshape(-1, groups, shape.head_dim), keys.flatten(0, 1).transpose(1, 2))
             weights = (scores * scale + mask).softmax(-1)
             mixed = torch.bmm(weights, values.flatten(0, 1)).view(rows, shape.hidden)
-            x = x + F.linear(mixed, layer.out)
-            normed = F.rms_norm(x, (shape.hidden,), layer.mlp_norm, shape.norm_epsilon)
-            gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
-            x = x + F.linear(F.silu(gate) * up, layer.down)
-        self._states[:rows] = F.rms_norm(x, (shape.hidden,), views.final_norm, shape.norm_epsilon)
+            x = x + functional.linear(mixed, layer.out)
+            normed = functional.rms_norm(x, (shape.hidden,), layer.mlp_norm, shape.norm_epsilon)
+            gate, up = functional.linear(normed, layer.gate_up).chunk(2, dim=-1)
+            x = x + functional.linear(functional.silu(gate) * up, layer.down)
+        self._states[:rows] = functional.rms_norm(x, (shape.hidden,), views.final_norm, shape.norm_epsilon)
         self._position[:rows] += 1
 
     def _release(self, slot: int) -> None:
@@ -243,7 +240,8 @@ def independent_kernel(shape: ModelShape, weights: Weights) -> Kernel:
 def rows_are_independent(kernel: Kernel, weights: Weights) -> bool:
     """Whether this machine's kernels give a sequence the same bits in every place and row count.
 
-    Decodes a few tokens of one sequence alone, then in the first, middle and last slot of a full pool and in each smaller row count.
+    Decodes a few tokens of one sequence alone, then in the first, middle and last slot of a full pool and in each smaller row
+    count.
     """
     context = kernel.context_bucket(40)
     prompts = [tuple((7 * i + 3 * j) % kernel.shape.vocab for j in range(5 + i % 13)) for i in range(kernel.slots)]

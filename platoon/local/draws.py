@@ -1,7 +1,7 @@
 """Choosing tokens from logits, one row a sequence, each row as if it were alone.
 
-Every operation keeps rows apart and has a fixed shape, so a row's token and logprob depend on its own logits, settings and random number
-only. Logprobs are those of the untouched distribution (temperature 1, no cut), whatever shapes the draw.
+Every operation keeps rows apart and has a fixed shape, so a row's token and logprob depend on its own logits, settings and
+random number only. Logprobs are those of the untouched distribution (temperature 1, no cut), whatever shapes the draw.
 """
 
 from __future__ import annotations

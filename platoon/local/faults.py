@@ -1,6 +1,7 @@
 """Faults on demand: the next requests of a route fail, wait, vanish, or end the process. Only a server started for it listens.
 
-The table is pure: it says what happens to a request; `middleware` does it. A fault lets `after` requests pass, hits the next `count`, then is gone.
+The table is pure: it says what happens to a request; `middleware` does it. A fault lets `after` requests pass, hits the next
+`count`, then is gone.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 class Fault(BaseModel):
     """One fault.
 
-    route: last part of the path (`asample`, `retrieve_future`), `*` for any, or `checkpoint_write` for the writing of a checkpoint.
-    action: `status` answers `status` with `retry_after_s` if given; `delay` waits `delay_s`, then goes on; `drop` closes the connection;
-        `lose` forgets the promise asked for and answers 410; `exit` ends the process at once; `disk_full` fails the write (checkpoint_write only).
-    phase: `before` the request is acted on, or `after`, when only the answer is lost.
+    route: last part of the path (`asample`, `retrieve_future`), `*` for any, or `checkpoint_write`, the writing of a checkpoint.
+    action: `status` answers `status`, with `retry_after_s` if given; `delay` waits `delay_s`, then goes on; `drop` closes the
+    connection; `lose` forgets the promise asked for and answers 410; `exit` ends the process at once; `disk_full` fails the write
+    (of a checkpoint only). phase: `before` the request is acted on, or `after` it, when only the answer is lost.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +49,10 @@ class FaultTable:
         return [fault.model_copy(update={"after": after, "count": count}) for fault, after, count in self._pending]
 
     def take(self, route: str, phase: str) -> Fault | None:
-        """The fault that hits this request, counting it; the first that matches and is due. Every matching one sees the request pass."""
+        """The fault that hits this request, counting it; the first that matches and is due.
+
+        Every matching one sees the request pass.
+        """
         hit: Fault | None = None
         left = []
         for fault, after, count in self._pending:

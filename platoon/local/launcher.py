@@ -3,8 +3,8 @@
     with start_local_service(Path("runs/.tinker")) as service:
         client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
 
-The child is started and watched by one thread that lives as long as it does, since a parent-death signal follows the thread that started the child: a
-parent that is killed takes its service along. Loads neither torch nor the SDK.
+The child is started and watched by one thread that lives as long as it does, since a parent-death signal follows the thread
+that started the child: a parent that is killed takes its service along. Loads neither torch nor the SDK.
 """
 
 from __future__ import annotations
@@ -145,9 +145,7 @@ class LocalServiceProcess:
             await asyncio.to_thread(self.stop)
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await asyncio.shield(asyncio.to_thread(self.stop))
 
     # On the thread that holds the child

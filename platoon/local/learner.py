@@ -1,7 +1,7 @@
 """Training one model: gradients of the protocol's losses, and AdamW by hand over the flat parameter vector.
 
-Gradients add up over calls until an optimizer step takes them. Batches are split by a token budget, sorted by length; losses are sums, so the
-split does not change the result. Everything runs on the one torch thread.
+Gradients add up over calls until an optimizer step takes them. Batches are split by a token budget, sorted by length; losses
+are sums, so the split does not change the result. Everything runs on the one torch thread.
 """
 
 from __future__ import annotations
@@ -157,7 +157,10 @@ def _trained_mask(kernel: Kernel, frozen_groups: frozenset[str]) -> Tensor:
 
 
 def micro_batches(lengths: Sequence[int], budget_tokens: int = MICRO_BATCH_TOKENS) -> Iterator[list[int]]:
-    """Index lists that cover all examples once; rows times the longest one stays within the budget unless one example exceeds it."""
+    """Index lists that cover all examples once.
+
+    Rows times the longest one stays within the budget unless one example exceeds it.
+    """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
         if batch and (len(batch) + 1) * lengths[index] > budget_tokens:

@@ -1,7 +1,8 @@
 """The loss functions of the protocol: what each needs, and its value as a sum over all target tokens.
 
-`lp` is the learner's logprob of a target, `q` the sampler's, `A` the advantage, `r = exp(lp - q)`. All are flat over the tokens of a
-micro-batch; a datum is a run of tokens with one index. Sums, never means: the caller scales, so splitting a batch is exact.
+`lp` is the learner's logprob of a target, `q` the sampler's, `A` the advantage, `r = exp(lp - q)`. All are flat over the tokens
+of a micro-batch; a datum is a run of tokens with one index. Sums, never means: the caller scales, so splitting a batch is
+exact.
 """
 
 from __future__ import annotations

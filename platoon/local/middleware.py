@@ -7,17 +7,14 @@ import hmac
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from platoon.local.faults import Fault
 from platoon.local.refusals import Refusal
 from platoon.local.requests import RetrieveFuture
 from platoon.local.routes import SERVICE, body_of
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
 FAULT_EXIT_CODE = 70
 

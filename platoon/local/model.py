@@ -1,7 +1,8 @@
 """The transformer itself, as functions over one flat parameter vector.
 
-RMSNorm (also of queries and keys within a head), rotary positions, grouped-query attention, SwiGLU, tied embeddings, float32 throughout. Two ways through it exist and agree to
-about 1e-6: `hidden_states` over whole sequences (learning, prefill) and `decoder.DecodePool.step` over one token of many sequences.
+RMSNorm (also of queries and keys within a head), rotary positions, grouped-query attention, SwiGLU, tied embeddings, float32
+throughout. Two ways through it exist and agree to about 1e-6: `hidden_states` over whole sequences (learning, prefill) and
+`decoder.DecodePool.step` over one token of many sequences.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from platoon.local.shapes import ModelShape
 
@@ -41,7 +42,10 @@ class Views:
 
 
 class Weights:
-    """A parameter vector that samplers read. `version` counts in-place changes, so that what was computed with it can be dropped."""
+    """A parameter vector that samplers read, detached: nothing computed with its views is recorded for a gradient.
+
+    `version` counts in-place changes, so that what was computed with it can be dropped.
+    """
 
     def __init__(self, shape: ModelShape, flat: Tensor) -> None:
         self.shape = shape
@@ -83,7 +87,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def head_norm(shape: ModelShape, x: Tensor, weight: Tensor) -> Tensor:
     """Norms queries or keys within each head, the last dimension."""
-    return F.rms_norm(x, (shape.head_dim,), weight, shape.norm_epsilon)
+    return functional.rms_norm(x, (shape.head_dim,), weight, shape.norm_epsilon)
 
 
 def vocabulary_bias(shape: ModelShape) -> Tensor:
@@ -104,10 +108,10 @@ def hidden_states(
     q_size, kv_size = shape.hidden, shape.kv_heads * shape.head_dim
     cos, sin = rotary.cos[:length], rotary.sin[:length]
     cache: list[tuple[Tensor, Tensor]] = []
-    x = F.embedding(tokens_BT, views.embed)
+    x = functional.embedding(tokens_BT, views.embed)
     for layer in views.layers:
-        normed = F.rms_norm(x, (shape.hidden,), layer.attn_norm, shape.norm_epsilon)
-        q, k, v = F.linear(normed, layer.qkv).split([q_size, kv_size, kv_size], dim=-1)
+        normed = functional.rms_norm(x, (shape.hidden,), layer.attn_norm, shape.norm_epsilon)
+        q, k, v = functional.linear(normed, layer.qkv).split([q_size, kv_size, kv_size], dim=-1)
         q = head_norm(shape, q.view(batch, length, shape.heads, shape.head_dim), layer.q_norm)
         k = head_norm(shape, k.view(batch, length, shape.kv_heads, shape.head_dim), layer.k_norm)
         q, k = rotate(q.transpose(1, 2), cos, sin), rotate(k.transpose(1, 2), cos, sin)
@@ -116,14 +120,14 @@ def hidden_states(
             cache.append((k, v))
         groups = shape.heads // shape.kv_heads
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, shape.hidden), layer.out)
-        normed = F.rms_norm(x, (shape.hidden,), layer.mlp_norm, shape.norm_epsilon)
-        gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
-        x = x + F.linear(F.silu(gate) * up, layer.down)
-    return F.rms_norm(x, (shape.hidden,), views.final_norm, shape.norm_epsilon), cache
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + functional.linear(mixed.transpose(1, 2).reshape(batch, length, shape.hidden), layer.out)
+        normed = functional.rms_norm(x, (shape.hidden,), layer.mlp_norm, shape.norm_epsilon)
+        gate, up = functional.linear(normed, layer.gate_up).chunk(2, dim=-1)
+        x = x + functional.linear(functional.silu(gate) * up, layer.down)
+    return functional.rms_norm(x, (shape.hidden,), views.final_norm, shape.norm_epsilon), cache
 
 
 def logits_of(views: Views, bias: Tensor, states: Tensor) -> Tensor:
     """Next-token logits, shape (..., padded_vocab)."""
-    return F.linear(states, views.embed) + bias
+    return functional.linear(states, views.embed) + bias

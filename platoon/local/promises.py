@@ -1,7 +1,7 @@
 """Promises: the service answers every long operation with an id at once, and clients poll for the outcome.
 
-A request id is an idempotency key: asking again with the same id gives the same promise. An outcome stays after it was fetched, because the
-answer may have been lost on its way, and is dropped after a grace period. Runs on the event loop only.
+A request id is an idempotency key: asking again with the same id gives the same promise. An outcome stays after it was fetched,
+because the answer may have been lost on its way, and is dropped after a grace period. Runs on the event loop only.
 """
 
 from __future__ import annotations

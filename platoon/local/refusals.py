@@ -1,4 +1,7 @@
-"""What the service says no to. The status is what the HTTP answer carries when the request was refused before it became a promise."""
+"""What the service says no to.
+
+The status is what the HTTP answer carries when the request was refused before it became a promise.
+"""
 
 from __future__ import annotations
 

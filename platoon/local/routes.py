@@ -49,7 +49,10 @@ def stamp(moment: float) -> str:
 
 async def client_config(request: Request) -> Response:
     """The client's own defaults suit, but for compression, which costs more than it saves on loopback."""
-    return web.json_response({"proto_compress_fwdbwd": False, "sample_use_retrieve_futures": False})
+    response = web.json_response({"proto_compress_fwdbwd": False, "sample_use_retrieve_futures": False})
+    # The SDK opens a connection for this request alone and never closes it: the server does.
+    response.force_close()
+    return response
 
 
 async def dynamic_config(request: Request) -> Response:

@@ -1,7 +1,7 @@
 """Sample requests on the torch thread: prefill, a slot in a pool, token steps, an answer.
 
-Pools are by model weights and context bucket; requests enter them in the order they came. A failure inside a step fails the requests of that
-pool alone.
+Pools are by model weights and context bucket; requests enter them in the order they came. A failure inside a step fails the
+requests of that pool alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class PromptScores:
 
 @dataclass(frozen=True)
 class ScoredPrompt:
-    """Logprobs of prompt tokens, nan where not scored (always at 0), and the likeliest alternatives (ids, logprobs) or None a position."""
+    """Logprobs of prompt tokens, nan where not scored (always at 0), and the likeliest alternatives (ids, logprobs) or None a
+    position.
+    """
 
     logprobs: list[float]
     alternatives: list[tuple[list[int], list[float]] | None]
@@ -100,9 +102,7 @@ class LiveSampler:
         for pool in self.pools.values():
             pool.drop(job)
         self.waiting = {
-            bucket: left
-            for bucket, waiting in self.waiting.items()
-            if (left := deque(s for s in waiting if s.request is not job))
+            bucket: left for bucket, waiting in self.waiting.items() if (left := deque(s for s in waiting if s.request is not job))
         }
         self.pools = {bucket: pool for bucket, pool in self.pools.items() if pool.active}
 
@@ -126,9 +126,7 @@ class SamplingEngine:
             bucket = sampler.kernel.context_bucket(len(job.prompt) + job.limit)
             for index in range(job.samples):
                 numbers = random.Random() if job.seed is None else random.Random(f"{job.seed}:{index}")  # noqa: S311  because draws are no secrets
-                job.sequences.append(
-                    Sequence(job.prompt, job.limit, job.settings, job.stop, numbers, job, job.top_logprobs)
-                )
+                job.sequences.append(Sequence(job.prompt, job.limit, job.settings, job.stop, numbers, job, job.top_logprobs))
         except Exception as error:
             job.done(job, error)
             return
@@ -160,7 +158,6 @@ class SamplingEngine:
         self._active = [live for live in self._active if live.busy]
 
 
-@torch.no_grad()
 def score_prompt(sampler: LiveSampler, prompt: tuple[int, ...], scores: PromptScores) -> ScoredPrompt:
     """Logprobs of the prompt's own tokens, each given those before it."""
     length = len(prompt)

@@ -22,7 +22,6 @@ MOST_SAMPLES = 1024
 MOST_TOP = 64
 
 
-
 def sample(service: LocalService, body: requests.Sample) -> Promise:
     """The promise of a sample request, the same one when it is asked for again."""
     record = service.registry.sampler(body.sampling_session_id)
@@ -38,9 +37,7 @@ def sample(service: LocalService, body: requests.Sample) -> Promise:
         hand_over(loop, promise.resolve, outcome)
 
     job = sample_job(service, record, body, done)
-    promise = service.promises.open(
-        request_id, sample_sequence_ids=[f"{request_id}:{index}" for index in range(body.num_samples)]
-    )
+    promise = service.promises.open(request_id, sample_sequence_ids=[f"{request_id}:{index}" for index in range(body.num_samples)])
     promise.on_cancel = lambda: service.worker.post(lambda: service.engine.cancel(record.live, job), light=True)
     service.worker.post(lambda: service.engine.submit(record.live, job), light=True)
     return promise
@@ -58,9 +55,7 @@ def sample_job(service: LocalService, record: SamplerRecord, body: requests.Samp
     room = shape.max_context - len(prompt)
     limit = room if params.max_tokens is None else params.max_tokens
     if limit > room or room < 1:
-        raise Refusal(
-            f"{len(prompt)} prompt tokens and max_tokens={params.max_tokens} exceed the context of {shape.max_context}"
-        )
+        raise Refusal(f"{len(prompt)} prompt tokens and max_tokens={params.max_tokens} exceed the context of {shape.max_context}")
     last_n = body.prompt_logprobs_last_n
     if last_n is not None and (not body.prompt_logprobs or last_n > len(prompt) - 1):
         raise Refusal("prompt_logprobs_last_n needs prompt_logprobs, and is from 1 to the prompt's length less 1")

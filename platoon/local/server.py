@@ -1,7 +1,7 @@
 """The server process: an aiohttp application on loopback over one `LocalService`.
 
-Says where it listens on the ready descriptor, once it does: one JSON line `{"base_url": ..., "pid": ...}`. Ends on TERM or INT, and never by a request.
-Logs to standard error.
+Says where it listens on the ready descriptor, once it does: one JSON line `{"base_url": ..., "pid": ...}`. Ends on TERM or INT,
+and never by a request. Logs to standard error.
 """
 
 from __future__ import annotations
@@ -136,9 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--api-key-descriptor", type=int, help="inherited descriptor to read the API key from")
     parser.add_argument("--ready-descriptor", type=int, help="inherited descriptor that gets the ready line")
     options = parser.parse_args(arguments)
-    service = ServiceSettings(
-        options.state.absolute(), options.threads, options.deterministic, options.session_timeout_s
-    )
+    service = ServiceSettings(options.state.absolute(), options.threads, options.deterministic, options.session_timeout_s)
     key = None
     if options.api_key_descriptor is not None:
         with os.fdopen(options.api_key_descriptor) as pipe:

@@ -1,6 +1,7 @@
 """What the service does, without HTTP: sessions, models, samplers and checkpoints over one torch thread.
 
-Methods run on the event loop; they validate, open a promise, and queue the work. Work of one model runs in the order of its sequence numbers.
+Methods run on the event loop; they validate, open a promise, and queue the work. Work of one model runs in the order of its
+sequence numbers.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ TRAIN_GROUPS = ("attn", "mlp", "unembed")
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """state_dir: checkpoints and tokenizer directories; may be shared by servers. deterministic: refuse operations without a fixed order of
-    additions. session_timeout_s: silence that ends a session.
+    """How a service computes and what it keeps.
+
+    state_dir: checkpoints and tokenizer directories; servers may share it. deterministic: refuse operations whose additions have no
+    fixed order. session_timeout_s: silence that ends a session.
     """
 
     state_dir: Path
@@ -92,9 +95,7 @@ class LocalService:
         description = info.description
         base = _same_base(body.base_model, description.base_model)
         metadata = _texts(body.user_metadata)
-        model = Model(
-            f"{body.session_id}:train:{body.model_seq_id}", base, description.rank, description.train_groups, metadata
-        )
+        model = Model(f"{body.session_id}:train:{body.model_seq_id}", base, description.rank, description.train_groups, metadata)
 
         def make() -> Outcome:
             contents = self.store.load(info.id, base.shape)
@@ -248,13 +249,17 @@ class LocalService:
         return self._base_samplers[base.name]
 
     def _save(
-        self, model: Model, checkpoint: CheckpointId, contents: Contents, body: requests.SaveWeights | requests.SaveWeightsForSampler
+        self,
+        model: Model,
+        checkpoint: CheckpointId,
+        contents: Contents,
+        body: requests.SaveWeights | requests.SaveWeightsForSampler,
     ) -> dict[str, Any]:
         if self.faults.take("checkpoint_write", "before") is not None:
             raise OSError(28, "No space left on device (a fault on demand)")
         overwrite = isinstance(body, requests.SaveWeights) and body.overwrite
         description = model.describe(body.user_metadata)
-        self.store.save(checkpoint, model.base.shape, contents, description, body.ttl_seconds, overwrite)
+        self.store.save(checkpoint, model.base.shape, contents, description, ttl_s=body.ttl_seconds, overwrite=overwrite)
         return {"path": checkpoint.path}
 
     # Promises
@@ -271,7 +276,10 @@ class LocalService:
     def _in_turn(
         self, model: Model, sequence_id: int | None, work: Callable[[], Outcome], then: Callable[[], None] | None = None
     ) -> Promise:
-        """The promise of (model, sequence number); `work` runs on the torch thread when its turn comes, `then` on the loop after it."""
+        """The promise of (model, sequence number).
+
+        `work` runs on the torch thread when its turn comes, `then` on the loop after it.
+        """
         if sequence_id is None or sequence_id < 1:
             raise Refusal("a training operation needs a seq_id from 1", status=422)
         request_id = f"{model.id}:{sequence_id}"

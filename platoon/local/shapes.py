@@ -1,8 +1,8 @@
 """Sizes of the tiny transformer and where each parameter lies in its one flat vector.
 
-Parameters, gradient and both optimizer moments are each one float32 vector; a tensor is a view of a slice. So an optimizer step is a
-few whole-vector operations, a snapshot is one copy, and a checkpoint is the vector itself. Every slice begins at a multiple of 64
-bytes, because a matrix product may round differently for operands that lie differently.
+Parameters, gradient and both optimizer moments are each one float32 vector; a tensor is a view of a slice. So an optimizer step
+is a few whole-vector operations, a snapshot is one copy, and a checkpoint is the vector itself. Every slice begins at a
+multiple of 64 bytes, because a matrix product may round differently for operands that lie differently.
 """
 
 from __future__ import annotations

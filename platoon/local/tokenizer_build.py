@@ -1,8 +1,8 @@
 """Building the tokenizers of the bases: byte-level BPE, from nothing but bytes or trained on a text.
 
 Ids: the three special tokens first, then the 256 bytes, then merges, then the markers, which are added but not special, so that
-decoding with `skip_special_tokens` keeps them. Training is deterministic for one version of `tokenizers`; the trained file is shipped, never
-retrained. Run `python -m platoon.local.tokenizer_build TEXT OUT --vocabulary 512` to make one.
+decoding with `skip_special_tokens` keeps them. Training is deterministic for one version of `tokenizers`; the trained file is
+shipped, never retrained. Run `python -m platoon.local.tokenizer_build TEXT OUT --vocabulary 512` to make one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _trained(texts: Iterable[str], size: int) -> Tokenizer:
 def _finish(tokenizer: Tokenizer) -> str:
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.add_tokens(list(MARKERS))
-    return tokenizer.to_str(pretty=True) + "\n"
+    return f"{tokenizer.to_str(pretty=True)}\n"
 
 
 def main() -> None:

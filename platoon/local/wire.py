@@ -91,7 +91,7 @@ def _dense(sparse: Any, dtype: str, shape: tuple[int, ...]) -> Array:
     starts = np.frombuffer(sparse.crow_indices, dtype="<i8")
     columns = np.frombuffer(sparse.col_indices, dtype="<i8")
     counts = np.diff(starts)
-    if len(starts) != shape[0] + 1 or (counts < 0).any() or len(columns) and columns.min() < 0:
+    if len(starts) != shape[0] + 1 or (counts < 0).any() or (len(columns) and columns.min() < 0):
         raise ValueError("row pointers or columns are out of order")
     dense = np.zeros(shape, dtype)
     dense[np.repeat(np.arange(shape[0]), counts), columns] = values

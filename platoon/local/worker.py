@@ -1,7 +1,7 @@
 """The one thread that runs torch: jobs in the order they came, token steps between them.
 
-No lock guards models or samplers, because only this thread touches them. One job at most runs between two token steps while sequences are being
-sampled, admissions apart, so neither training nor sampling starves the other.
+No lock guards models or samplers, because only this thread touches them. One job at most runs between two token steps while
+sequences are being sampled, admissions apart, so neither training nor sampling starves the other.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def test_a_link_out_of_the_task_is_refused_by_name(tmp_path: Path, target: str) 
     (tmp_path / "secret").write_text("s")
     links = {"environment/link": target, "tests/inner": "../../secret"}
     write_tree(tmp_path / "task", {"task.toml": ""}, links)
-    with pytest.raises(digests.DataError, match="environment/link: a link to .* leads out of the task directory"):
+    with pytest.raises(digests.DataError, match=r"environment/link: a link to .* leads out of the task directory"):
         digests.content_hash(tmp_path / "task")
 
 

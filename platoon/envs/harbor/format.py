@@ -21,7 +21,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from platoon.config.problems import from_validation_error, printable
+from platoon.config.problems import from_validation_error
+from platoon.config.text import printable
 from platoon.envs.harbor.task_toml import AgentTable, Artifact, EnvironmentTable, TaskToml, VerifierTable
 from platoon.errors import PlatoonError
 

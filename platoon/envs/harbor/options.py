@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from platoon.config.model import ConfigModel, Options, PositiveFloat, problems_error
 from platoon.config.problems import from_validation_error
+from platoon.envs.harbor.rewards import DEFAULT_PRIMARY, RewardContract, parse_contract
 from platoon.errors import ConfigError, Problem
 
 DIRECTORY_ADVICE = "name a local directory, relative to the configuration file"
@@ -90,10 +91,15 @@ class ServiceMount(ConfigModel):
     read_only: bool = True
 
 
-class RewardContract(ConfigModel):
-    """`reward:` which number of a reward file is the one that trains."""
+class RewardOption(ConfigModel):
+    """`reward:` written out: which numbers of a reward file count."""
 
-    primary: str = "reward"
+    primary: str | list[str] = DEFAULT_PRIMARY
+    """the reward that trains, or names of which exactly one is reported"""
+    components: list[str] | None = None
+    """the only names a reward file may hold"""
+    range: list[float] | None = None
+    """lowest and highest primary reward"""
 
 
 class HarborOptions(ConfigModel):
@@ -147,8 +153,8 @@ class HarborOptions(ConfigModel):
     """limit of one sandbox start in seconds"""
     max_artifact_bytes: Annotated[int, Field(gt=0)] = 1 << 30
     """limit of one artifact in bytes"""
-    reward: RewardContract = RewardContract()
-    """which reward trains"""
+    reward: str | list[str] | RewardOption = DEFAULT_PRIMARY
+    """which reward trains: its name, names of which exactly one is reported, or both with components and range"""
     agent_user: UserPolicy = "refuse"
     """what happens to a task's own agent user"""
     verifier_user: UserPolicy | None = None
@@ -197,9 +203,18 @@ class HarborOptions(ConfigModel):
             yield Problem("needs dataset", key="holdout")
         if self.verifier_provider_options is not None and self.provider is None:
             yield Problem("needs a provider", key="verifier_provider_options")
+        try:
+            _ = self.reward_contract
+        except ConfigError as error:
+            yield from error.problems
         for key in self.select:
             if key.startswith("flags."):
                 yield Problem("selects by index fields and name alone", key=f"select.{key}")
+
+    @property
+    def reward_contract(self) -> RewardContract:
+        """Raises ConfigError for names or a range that are none; a valid model has neither."""
+        return parse_contract(self.reward.plain() if isinstance(self.reward, RewardOption) else self.reward)
 
     @classmethod
     def parse(cls, value: Mapping[str, Any], *, key: str = "service_kwargs", file: str = "") -> Self:

@@ -80,7 +80,8 @@ def choose_parser(
     """The parser of `tool_call_parser: <setting>`.
 
     render_probe(reasoning): (reply text, begins in reasoning) of the probe turn as the policy would sample it, None when the
-    template cannot write one. where: names the model in messages. Raises ConfigError when nothing named or found reads the template.
+    template cannot write one. where: names the model in messages. Raises ConfigError when nothing named or found reads the
+    template.
     """
     name = ALIASES.get(setting, setting)
     if name != "auto":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.errors import ConfigError, Problem
+from platoon.host.processes import boot_id
 from platoon.host.scratch import check_private
 from platoon.host.trees import copy_tree, remove_tree
 from platoon.sandbox.base import SandboxSnapshot, SandboxSpec
@@ -29,6 +30,8 @@ class ProcessProvider:
 
     name = "process"
     isolates = False
+    only_image = "local"
+    makes_directories = True
     capabilities = frozenset({"snapshot", "routes", "host_loopback"})
 
     def __init__(self, *, root: str | Path | None = None) -> None:
@@ -119,7 +122,7 @@ class ProcessProvider:
 
     @staticmethod
     def _check(spec: SandboxSpec) -> None:
-        if spec.image != "local":
+        if spec.image != ProcessProvider.only_image:
             raise ConfigError(
                 Problem(
                     f"the process provider runs the image 'local' only, not {spec.image!r}",
@@ -143,7 +146,7 @@ class ProcessProvider:
     async def _end(directory: Path) -> None:
         record = layout.read_record(directory)
         # Pids and start times of another boot name other processes.
-        same_boot = record is not None and record.owner.boot_id == layout.boot_id()
+        same_boot = record is not None and record.owner.boot_id == boot_id()
         groups = layout.read_groups(directory) if same_boot else {}
         left = await killing.Killer(f"{killing.MARKER}={directory / 'fs'}", groups).until_gone(REAP_WAIT_S)
         if left:

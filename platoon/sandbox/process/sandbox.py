@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from platoon.host.processes import start_ticks
+from platoon.host.processes import start_ticks, ticks_now
 from platoon.host.run_command import OUTPUT_LIMIT_BYTES, CommandResult, run_command
 from platoon.host.trees import copy_file, copy_tree, remove_tree
 from platoon.sandbox.base import Command, ExecResult, SandboxSnapshot, SandboxSpec
@@ -74,10 +74,11 @@ class ProcessSandbox:
         environment = {**self._environment, **self._mapped(env or {}), EXEC_MARKER: mark}
         environment[killing.MARKER] = str(self.paths.fs)
         started: list[int] = []
+        before = ticks_now()
 
         def on_start(pid: int) -> None:
             started.append(pid)
-            self._record(pid)
+            self._record(pid, before)
 
         result: CommandResult | None = None
         try:
@@ -160,11 +161,10 @@ class ProcessSandbox:
         own = {pid: self._groups[pid] for pid in groups if pid in self._groups}
         await killing.Killer(f"{EXEC_MARKER}={mark}", own, self._kept).until_gone()
 
-    def _record(self, pid: int) -> None:
-        started = start_ticks(pid)
-        if started is not None:
-            self._groups[pid] = started
-            layout.append_group(self.directory, pid, started)
+    def _record(self, pid: int, before: int) -> None:
+        """Notes a command's group. A leader that is gone already may have left members: they are younger than `before`."""
+        self._groups[pid] = start_ticks(pid) or before
+        layout.append_group(self.directory, pid, self._groups[pid])
 
     def _check_running(self) -> None:
         if self._closed:

@@ -1,0 +1,191 @@
+"""The lock of a dataset: which tasks, by content, what each needs, and which are refused and why.
+
+A lock is canonical: the same inputs give the same bytes on every machine. Keys stand in the documented order, head keys one a line,
+task rows one a line and sorted by name, so that two locks differ well; no time, machine path or host value is in it. When and with
+what it was fetched stands beside it in `<lock>.meta.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
+from platoon.artifacts.publish import publish_bytes
+from platoon.envs.harbor.holdout import HoldOutRow
+from platoon.errors import ConfigError, Problem
+
+VERSION = 1
+BUILD_KEY_RULE = "platoon-buildkey-v1"
+COMPOSE_RULE = "platoon-compose-v1"
+
+_HEAD_KEYS = (
+    "version",
+    "dataset",
+    "resolved",
+    "source",
+    "fetched_with",
+    "hash_rule",
+    "build_key_rule",
+    "compose_rule",
+    "overlay",
+    "inputs",
+    "selection",
+    "modes",
+)
+
+
+@dataclass(frozen=True)
+class LockRow:
+    """One task. path: below the Harbor cache. refused: None, or `<code>: <why>`. input_files: task-relative path to digest."""
+
+    name: str
+    digest: str
+    source_path: str
+    index: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    image: Mapping[str, Any] = field(default_factory=dict)
+    verifier_image: Mapping[str, Any] | None = None
+    compose: Mapping[str, Any] | None = None
+    refused: str | None = None
+    input_files: Mapping[str, str] | None = None
+
+    @property
+    def runnable(self) -> bool:
+        return self.refused is None
+
+    @property
+    def path(self) -> str:
+        return f"tasks/{self.digest.removeprefix('sha256:')}"
+
+    @property
+    def image_key(self) -> str | None:
+        """The build key of the task's image, None when nothing is built for it."""
+        return self.image.get("key")
+
+    def to_dict(self) -> dict[str, Any]:
+        row = {
+            "name": self.name,
+            "digest": self.digest,
+            "path": self.path,
+            "source_path": self.source_path,
+            "index": self.index,
+            "flags": self.flags,
+            "image": self.image,
+            "verifier_image": self.verifier_image,
+            "compose": self.compose,
+            "refused": self.refused,
+            "input_files": self.input_files,
+        }
+        optional = ("verifier_image", "compose", "input_files")
+        return {key: _sorted(value) for key, value in row.items() if not (key in optional and value is None)}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError or TypeError for what `to_dict` did not write."""
+        known = {
+            key: value[key]
+            for key in ("index", "flags", "image", "verifier_image", "compose", "refused", "input_files")
+            if key in value
+        }
+        return cls(str(value["name"]), str(value["digest"]), str(value["source_path"]), **known)
+
+    def for_holdout(self) -> HoldOutRow:
+        return HoldOutRow(self.name, self.index, self.runnable, self.input_files)
+
+
+@dataclass(frozen=True)
+class HarborLock:
+    """A whole lock. inputs: digest of what was asked for. tasks: sorted by name."""
+
+    dataset: str
+    resolved: str
+    source: Mapping[str, Any]
+    fetched_with: str
+    inputs: str
+    selection: Mapping[str, Any]
+    tasks: tuple[LockRow, ...]
+    modes: str = "canonical"
+    overlay: str | None = None
+    plans: Mapping[str, Any] = field(default_factory=dict)
+    hash_rule: str = HASH_RULE
+    build_key_rule: str = BUILD_KEY_RULE
+    compose_rule: str = COMPOSE_RULE
+    version: int = VERSION
+
+    @cached_property
+    def by_name(self) -> Mapping[str, LockRow]:
+        return {row.name: row for row in self.tasks}
+
+    @property
+    def runnable(self) -> tuple[str, ...]:
+        """Ids of the tasks that are not refused, in order."""
+        return tuple(row.name for row in self.tasks if row.runnable)
+
+    @cached_property
+    def digest(self) -> str:
+        """`sha256:<hex>` of the canonical bytes."""
+        return f"sha256:{hashlib.sha256(self.to_bytes()).hexdigest()}"
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes."""
+        head = {key: _sorted(getattr(self, key)) for key in _HEAD_KEYS}
+        lines = [f" {_compact(key)}: {_compact(value)}," for key, value in head.items()]
+        plans = [f"  {_compact(key)}: {_compact(_sorted(self.plans[key]))}" for key in sorted(self.plans)]
+        lines.append(' "plans": {' + ("\n" + ",\n".join(plans) + "\n }," if plans else "},"))
+        rows = [f"  {_compact(row.to_dict())}" for row in sorted(self.tasks, key=lambda row: row.name)]
+        lines.append(' "tasks": [' + ("\n" + ",\n".join(rows) + "\n ]" if rows else "]"))
+        return ("{\n" + "\n".join(lines) + "\n}\n").encode("utf-8")
+
+    def write(self, path: Path) -> None:
+        """Publishes the canonical bytes."""
+        publish_bytes(path, self.to_bytes())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The lock of a file. Raises ConfigError for a file that is missing, no lock, or of other rules."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(Problem(f"no lock can be read: {error.strerror}", file=str(path))) from None
+        return cls.from_bytes(data, str(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, shown_as: str) -> Self:
+        """The lock of its bytes. Raises ConfigError."""
+        try:
+            value = json.loads(data)
+            rules = {"version": VERSION, "hash_rule": HASH_RULE, "compose_rule": COMPOSE_RULE, "build_key_rule": BUILD_KEY_RULE}
+            for key, wanted in rules.items():
+                if value.get(key) != wanted:
+                    rule = f"must be {wanted}, got {str(value.get(key))[:80]}"
+                    raise ConfigError(Problem(rule, key=key, file=shown_as, advice="fetch the dataset again"))
+            head = {key: value[key] for key in _HEAD_KEYS}
+            return cls(**head, plans=value["plans"], tasks=tuple(LockRow.from_dict(row) for row in value["tasks"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            reason = str(error)[:200]
+            raise ConfigError(Problem(f"is no lock: {reason}", file=shown_as, advice="fetch the dataset again")) from None
+
+
+def tree_digest(rows: Iterable[LockRow]) -> str:
+    """`tree:sha256:<hex>` over names and digests: what a local dataset resolved to."""
+    text = "".join(f"{row.name}\0{row.digest}\n" for row in sorted(rows, key=lambda row: row.name))
+    return f"tree:sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _sorted(value: Any) -> Any:
+    """Mappings below the documented keys in order of their own keys, so that no insertion order shows."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_sorted(item) for item in value]
+    return value

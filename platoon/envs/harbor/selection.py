@@ -1,0 +1,155 @@
+"""Which tasks of a dataset an entry takes: allowlists, then index fields, then order of id. Pure but for reading allowlists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from platoon.config.text import printable
+from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
+from platoon.envs.harbor.source import Source, SourceTask
+from platoon.errors import ConfigError, Problem
+
+LIST_LIMIT_BYTES = 64 * 1024 * 1024
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class Allowlist:
+    """An allowlist file. path: as the configuration writes it; digest: bare SHA-256 hex of its bytes."""
+
+    path: str
+    digest: str
+    ids: frozenset[str]
+
+
+def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
+    """The files of `tasks:`. Raises ConfigError with the problems of all of them."""
+    lists: list[Allowlist] = []
+    problems: list[Problem] = []
+    for path in options.task_files:
+        try:
+            data = read_bounded(base / Path(path).expanduser(), path)
+            lists.append(Allowlist(path, hashlib.sha256(data).hexdigest(), frozenset(_ids(data, path))))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(problems)
+    return lists
+
+
+def add_index_files(tasks: Sequence[SourceTask], options: HarborOptions, source: Source) -> list[SourceTask]:
+    """Tasks with the fields of `index:` files laid over what their dataset says of them."""
+    fields: dict[str, dict[str, Any]] = {task.id: dict(task.index) for task in tasks}
+    for item in options.index:
+        if isinstance(item, IndexMetadata):
+            continue
+        wanted = IndexFile(path=item) if isinstance(item, str) else item
+        for name, row in _index_rows(source.read_index(wanted.path), wanted, source.reference).items():
+            if name in fields:
+                fields[name].update({key: value for key, value in row.items() if wanted.fields is None or key in wanted.fields})
+    return [replace(task, index=fields[task.id]) for task in tasks]
+
+
+def select(tasks: Sequence[SourceTask], options: HarborOptions, lists: Sequence[Allowlist], shown_as: str) -> list[SourceTask]:
+    """The selected tasks in order of id. Raises ConfigError for ids and fields that are not there, and for an empty selection."""
+    known = {task.id for task in tasks}
+    problems = [
+        Problem(f"no task is called {_some(unknown)}", key=f"tasks ({item.path})", file=shown_as)
+        for item in lists
+        if (unknown := sorted(item.ids - known))
+    ]
+    chosen = [task for task in tasks if not lists or any(task.id in item.ids for item in lists)]
+    for key, wanted in options.select.items():
+        name = key.removeprefix("index.")
+        if name != "name" and not any(name in task.index for task in tasks):
+            problems.append(Problem("no task has this field", key=f"select.{key}", file=shown_as))
+        values = wanted if isinstance(wanted, list) else [wanted]
+        chosen = [task for task in chosen if _matches(task, name, values)]
+    if not chosen and not problems:
+        problems.append(Problem("no task is selected", key="select" if options.select else "tasks", file=shown_as))
+    if problems:
+        raise ConfigError(problems)
+    return sorted(chosen, key=lambda task: task.id)
+
+
+def metadata_fields(options: HarborOptions) -> list[str]:
+    """Names of `[metadata]` scalars that become index fields."""
+    return [name for item in options.index if isinstance(item, IndexMetadata) for name in item.metadata]
+
+
+def add_metadata(index: Mapping[str, Any], metadata: Mapping[str, Any], names: Iterable[str], task: str) -> dict[str, Any]:
+    """An index with scalars of a task's metadata. Raises ConfigError for another kind of value, or one the index contradicts."""
+    result = dict(index)
+    for name in names:
+        if name not in metadata:
+            continue
+        value = metadata[name]
+        if not isinstance(value, str | int | float | bool) or value != value:  # noqa: PLR0124  because NaN alone differs from itself
+            raise ConfigError(Problem(f"task {task}: metadata.{name} is no scalar", key="index"))
+        if name in result and result[name] != value:
+            raise ConfigError(Problem(f"task {task}: metadata.{name} is {value!r}, the index says {result[name]!r}", key="index"))
+        result[name] = value
+    return result
+
+
+def read_bounded(path: Path, shown_as: str) -> bytes:
+    """The bytes of a list file. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LIST_LIMIT_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError(Problem(f"cannot be read: {getattr(error, 'strerror', error)}", file=shown_as)) from None
+    if len(data) > LIST_LIMIT_BYTES:
+        raise ConfigError(Problem(f"has more than {LIST_LIMIT_BYTES} bytes", file=shown_as))
+    return data
+
+
+def read_mapping(data: bytes, shown_as: str) -> Any:
+    """The value of a `.json` or `.toml` list file. Raises ConfigError."""
+    try:
+        text = data.decode("utf-8")
+        return tomllib.loads(text) if shown_as.endswith(".toml") else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(Problem(f"cannot be read: {str(error)[:200]}", file=shown_as)) from None
+
+
+def _ids(data: bytes, shown_as: str) -> list[str]:
+    if shown_as.endswith((".json", ".toml")):
+        value = read_mapping(data, shown_as)
+        parts = list(value.values()) if isinstance(value, dict) else [value]
+        if not all(isinstance(part, list) and all(isinstance(name, str) for name in part) for part in parts):
+            raise ConfigError(Problem("must be a list of task ids, or split names with lists of them", file=shown_as))
+        return [name for part in parts for name in part]
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=shown_as)) from None
+    return [name for line in lines if (name := line.partition("#")[0].strip())]
+
+
+def _index_rows(value: Any, wanted: IndexFile, reference: str) -> dict[str, dict[str, Any]]:
+    if isinstance(value, dict) and all(isinstance(row, dict) for row in value.values()):
+        return value
+    if not isinstance(value, list) or not all(isinstance(row, dict) and isinstance(row.get(wanted.key), str) for row in value):
+        rule = f"must map task ids to fields, or list rows that name their task under {wanted.key}"
+        raise ConfigError(Problem(rule, key=wanted.path, file=reference))
+    return {row[wanted.key]: {key: field for key, field in row.items() if key != wanted.key} for row in value}
+
+
+def _matches(task: SourceTask, name: str, values: Sequence[Any]) -> bool:
+    if name == "name":
+        return any(fnmatchcase(task.id, str(value)) for value in values)
+    # Types must agree: `true` in a configuration is not the 1 of an index.
+    return any(type(task.index.get(name)) is type(value) and task.index[name] == value for value in values)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"

@@ -1,0 +1,91 @@
+"""Which tasks a Harbor entry serves: a lock's rows with their cached directories, or task directories as they are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from platoon.envs.harbor.content import HASH_ERRORS, read_contents
+from platoon.envs.harbor.format import HarborTask, read_task
+from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
+from platoon.envs.harbor.options import HarborOptions, Refuse
+from platoon.envs.harbor.publish import HarborCache, check_cached
+from platoon.envs.harbor.rows import build_row
+from platoon.envs.harbor.source import DirectorySource, SourceTask
+from platoon.envs.harbor.splits import Splits, split_lock
+from platoon.errors import ConfigError, Problem
+
+logger = logging.getLogger(__name__)
+
+ADVICE = "run platoon prepare, which fetches the dataset"
+
+
+@dataclass
+class ServedTasks:
+    """lock: as fetched, or made of the directories. directories: task id to its directory, None to look in the cache."""
+
+    lock: HarborLock
+    splits: Splits
+    cache: HarborCache | None = None
+    directories: Mapping[str, Path] | None = None
+    _read: dict[str, HarborTask] = field(default_factory=dict)
+
+    def row(self, task_id: str) -> LockRow:
+        """Raises ConfigError for an id that is not served."""
+        row = self.lock.by_name.get(task_id)
+        if row is None:
+            raise ConfigError(Problem(f"no task is called {task_id!r}", file=self.lock.dataset))
+        return row
+
+    def task(self, task_id: str) -> HarborTask:
+        """The task's files, checked against its digest the first time. Raises PlatoonError, TaskRefused among them."""
+        if task_id not in self._read:
+            row = self.row(task_id)
+            if self.directories is not None:
+                directory = self.directories[task_id]
+            else:
+                assert self.cache is not None
+                directory = check_cached(row.digest, self.cache)
+            self._read[task_id] = read_task(directory)
+        return self._read[task_id]
+
+
+def serve_lock(lock_file: Path, cache_dir: Path, options: HarborOptions, base: Path) -> ServedTasks:
+    """The tasks of a lock; cache_dir is the site's cache. Raises ConfigError."""
+    if not lock_file.is_file():
+        raise ConfigError(Problem("no such lock", file=str(lock_file), advice=ADVICE))
+    lock = HarborLock.read(lock_file)
+    return ServedTasks(lock, split_lock(lock, options, base), cache=HarborCache(cache_dir / "harbor"))
+
+
+def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
+    """Task directories as they are: what cannot run is left out with a warning. Raises ConfigError when nothing is left."""
+    found: dict[str, Path] = {}
+    for reference in options.task_dirs or [str(options.dataset_dir)]:
+        source = DirectorySource(reference, base / Path(reference).expanduser())
+        for task in source.list_tasks():
+            if task.id in found:
+                raise ConfigError(Problem(f"two tasks are called {task.id}", file=reference))
+            found[task.id] = source.materialise(task)
+    shown = options.dataset_dir or "task_dirs"
+    # No fetch decided what to refuse here: the policies do, and a session's own checks.
+    judged = options.model_copy(update={"refuse": Refuse(agent_user=options.agent_user == "refuse", gpus=False)})
+    rows = [row for name, path in sorted(found.items()) if (row := _row(name, path, judged)) is not None]
+    if not rows:
+        raise ConfigError(Problem("holds no task that can run", file=shown, advice="the warnings above say why"))
+    lock = HarborLock(shown, tree_digest(rows), {"kind": "directory"}, "platoon (as it is)", "", {}, tuple(rows))
+    return ServedTasks(lock, split_lock(lock, options, base), directories=found)
+
+
+def _row(name: str, directory: Path, options: HarborOptions) -> LockRow | None:
+    try:
+        row = build_row(SourceTask(name, name), directory, read_contents(directory), {}, options)
+    except HASH_ERRORS as error:
+        logger.warning("task %s is left out: %s", name, error)
+        return None
+    if not row.runnable:
+        logger.warning("task %s is left out: %s", name, row.refused)
+        return None
+    return row

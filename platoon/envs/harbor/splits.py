@@ -1,0 +1,63 @@
+"""Views on a lock: which runnable tasks a split lists. A manifest file, a hold-out, or every task in every split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from platoon.config.text import printable
+from platoon.envs.harbor import holdout
+from platoon.envs.harbor.lock import HarborLock
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.selection import read_bounded, read_mapping
+from platoon.errors import ConfigError, Problem
+
+
+@dataclass(frozen=True)
+class Splits:
+    """named: split to task ids in order, None when every split lists `every`. holdout: counts and digest of a hold-out."""
+
+    every: tuple[str, ...]
+    named: Mapping[str, tuple[str, ...]] | None = None
+    holdout: Mapping[str, Any] | None = None
+
+    def ids(self, split: str) -> tuple[str, ...]:
+        """The ids of a split. Raises ConfigError for one that is not there."""
+        if self.named is None:
+            return self.every
+        if split not in self.named:
+            raise ConfigError(
+                Problem(f"no split is called {split}", key="splits", advice=f"known here: {', '.join(sorted(self.named))}")
+            )
+        return self.named[split]
+
+
+def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
+    """The splits of an entry; its paths are relative to `base`. Raises ConfigError."""
+    if options.holdout is not None:
+        result = holdout.split((row.for_holdout() for row in lock.tasks), options.holdout)
+        return Splits(lock.runnable, {"train": result.train, "eval": result.eval}, result.to_dict())
+    if options.splits is not None:
+        return Splits(lock.runnable, _manifest(lock, options.splits, base))
+    return Splits(lock.runnable)
+
+
+def _manifest(lock: HarborLock, path: str, base: Path) -> dict[str, tuple[str, ...]]:
+    value = read_mapping(read_bounded(base / Path(path).expanduser(), path), path)
+    if not isinstance(value, dict) or not all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
+    ):
+        raise ConfigError(Problem("must map split names to lists of task ids", file=path))
+    problems = []
+    for split, names in value.items():
+        for name in names:
+            row = lock.by_name.get(name)
+            if row is None:
+                problems.append(Problem(f"no task is called {printable(name)}", key=split, file=path))
+            elif row.refused is not None:
+                problems.append(Problem(f"task {printable(name)} is refused: {row.refused}", key=split, file=path))
+    if problems:
+        raise ConfigError(problems)
+    return {split: tuple(names) for split, names in value.items()}

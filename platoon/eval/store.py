@@ -1,0 +1,125 @@
+"""The output directory of an evaluation: one directory a rollout, whose `metadata.json` is written last and says that it is done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platoon.artifacts.canonical import read_json
+from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.errors import ConfigError, Problem
+from platoon.eval.plan import PlannedRollout
+
+METADATA = "metadata.json"
+COLLECTION = "trajectory_collection.json"
+
+
+@dataclass(frozen=True)
+class RolloutRecord:
+    """One finished rollout. status: of its root. reward: None unless it was scored. error: why it has no measurement."""
+
+    entry: str
+    task_id: str
+    index: int
+    status: str
+    reward: float | None
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    reward_key: str = ""
+    failure_kind: str | None = None
+    error: str | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    calls: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def errored(self) -> bool:
+        """Anything but a measurement: never a failure with reward 0."""
+        return self.status != "scored"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "entry": self.entry,
+            "task_id": self.task_id,
+            "rollout_index": self.index,
+            "status": "errored" if self.errored else "completed",
+            "outcome_status": self.status,
+            "reward": self.reward,
+            "rewards": dict(self.rewards),
+            "reward_key": self.reward_key,
+            "failure_kind": self.failure_kind,
+            "error": self.error,
+            "seconds": dict(self.seconds),
+            "wall_time_seconds": self.seconds.get("total", 0.0),
+            "usage": dict(self.tokens),
+            "calls": self.calls,
+            "outcome_metadata": dict(self.metadata),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> RolloutRecord:
+        """Raises KeyError, TypeError or ValueError for what `to_dict` did not write."""
+        return cls(
+            str(value["entry"]),
+            str(value["task_id"]),
+            int(value["rollout_index"]),
+            str(value["outcome_status"]),
+            None if value["reward"] is None else float(value["reward"]),
+            dict(value["rewards"]),
+            str(value["reward_key"]),
+            value["failure_kind"],
+            value["error"],
+            dict(value["seconds"]),
+            dict(value["usage"]),
+            int(value["calls"]),
+            dict(value["outcome_metadata"]),
+        )
+
+
+@dataclass(frozen=True)
+class EvaluationStore:
+    """provenance: what must be the same for rollouts of one directory to be counted together."""
+
+    directory: Path
+    provenance: Mapping[str, Any]
+
+    def path(self, rollout: PlannedRollout) -> Path:
+        return self.directory / rollout.directory
+
+    def check(self) -> None:
+        """Raises ConfigError when a rollout stored here was made from something else."""
+        for path in sorted(self.directory.glob(f"rollouts/*/*/{METADATA}")):
+            other = read_json(path, "rollout's metadata").get("provenance", {})
+            for key in sorted(self.provenance.keys() & other.keys()):
+                if other[key] != self.provenance[key]:
+                    rule = f"holds rollouts of another evaluation: {key} is {other[key]!r} there and {self.provenance[key]!r} here"
+                    raise ConfigError(Problem(rule, file=str(self.directory), advice="give another --output-dir"))
+
+    def load(self, rollout: PlannedRollout) -> RolloutRecord | None:
+        """The record of a finished rollout, None when it is not there or cannot be read."""
+        try:
+            return RolloutRecord.from_dict(read_json(self.path(rollout) / METADATA, "rollout's metadata"))
+        except (ConfigError, KeyError, TypeError, ValueError):
+            return None
+
+    def fresh(self, rollout: PlannedRollout) -> Path:
+        """An empty directory for a rollout that begins; what an interrupted one left is removed."""
+        path = self.path(rollout)
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def save(self, rollout: PlannedRollout, record: RolloutRecord) -> None:
+        publish_json(self.path(rollout) / METADATA, {**record.to_dict(), "provenance": dict(self.provenance)}, WRITABLE)
+
+    def finished(self, plan: Sequence[PlannedRollout], *, retry_errored: bool) -> dict[PlannedRollout, RolloutRecord]:
+        """The rollouts of a plan that need not be played again."""
+        found = {rollout: self.load(rollout) for rollout in plan}
+        return {
+            rollout: record
+            for rollout, record in found.items()
+            if record is not None and not (retry_errored and record.errored)
+        }

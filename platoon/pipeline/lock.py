@@ -1,0 +1,145 @@
+"""Locks the data of a resolved configuration: contents into the cache, digests of Harbor datasets and conversations into a file.
+
+`datasets.lock.json` names each Harbor lock by its digest; the locks themselves stay in the cache, by digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from platoon.artifacts.canonical import canonical_bytes, read_json
+from platoon.artifacts.digests import DataError, file_digest
+from platoon.artifacts.publish import publish_bytes
+from platoon.artifacts.store import Store
+from platoon.config.text import printable
+from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
+from platoon.envs.harbor.fetch import Fetched, fetch
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.splits import Splits, split_lock
+from platoon.errors import ConfigError, Problem
+from platoon.host.console import Console
+from platoon.pipeline.resolve import ResolvedConfig
+from platoon.pipeline.sources import written_paths
+from platoon.site import Site
+
+RULE = "platoon-datasets-v1"
+CHAT_KIND = "chat"
+CHAT_LIMIT_BYTES = 16 * 1024 * 1024 * 1024
+
+
+def lock_datasets(resolved: ResolvedConfig, base: Path, site: Site, console: Console) -> dict[str, Any]:
+    """The value of `datasets.lock.json`. Raises ConfigError with the problems of every entry; then nothing is half-written."""
+    problems: list[Problem] = []
+    harbor: list[dict[str, Any]] = []
+    for number, label, entry in resolved.harbor_entries():
+        console.progress("lock", f"environment {label}")
+        try:
+            harbor.append(_harbor_entry(number, label, entry, base, site))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    chat: list[dict[str, Any]] = []
+    for _, text in written_paths({**resolved.values, "environments": []}):
+        console.progress("lock", text)
+        try:
+            chat.append(_chat_entry(text, base, site))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(problems)
+    return {"rule": RULE, "harbor": harbor, "chat": chat}
+
+
+def read_datasets(path: Path) -> dict[str, Any]:
+    """The value of a `datasets.lock.json`. Raises ConfigError."""
+    value = read_json(path, "lock of datasets")
+    if not isinstance(value, dict) or value.get("rule") != RULE:
+        raise ConfigError(Problem(f"is no lock of datasets of rule {RULE}", file=str(path), advice="run platoon lock again"))
+    return value
+
+
+def entry_summary(fetched: Fetched, splits: Splits, label: str) -> dict[str, Any]:
+    """What `platoon harbor fetch --json` prints for an entry, without `fetched` and the lock's path."""
+    lock = fetched.lock
+    summary = {"environment": label, "lock_digest": lock.digest, "tasks": len(lock.tasks), "runnable": len(lock.runnable)}
+    return {**summary, "holdout": splits.holdout} if splits.holdout is not None else summary
+
+
+def _harbor_entry(number: int, label: str, entry: Mapping[str, Any], base: Path, site: Site) -> dict[str, Any]:
+    key = f"environments.{number}.service_kwargs"
+    options = HarborOptions.parse(entry["service_kwargs"], key=key)
+    if options.dataset is None:
+        return {"environment": label, **_unlocked(options, base)}
+    fetched = fetch(options, base, HarborCache(site.harbor_cache))
+    excluded = set(entry.get("exclude_tasks", ()))
+    if found := list(_task_problems(fetched, excluded, options.dataset, f"environments.{number}")):
+        raise ConfigError(found)
+    splits = split_lock(fetched.lock, options, base)
+    summary = {"dataset": options.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
+    if splits.named is not None and splits.holdout is None:
+        summary["splits"] = {name: list(ids) for name, ids in splits.named.items()}
+    return summary
+
+
+def _task_problems(fetched: Fetched, excluded: set[str], dataset: str, key: str) -> Iterator[Problem]:
+    """A task of one's own directory that cannot load is a fault to mend, not a refusal to live with."""
+    rows = fetched.lock.by_name
+    for name in sorted(excluded - rows.keys()):
+        yield Problem(f"no task is called {printable(name)}", key=f"{key}.exclude_tasks", file=dataset)
+    for row in fetched.lock.tasks:
+        if row.refused is not None and row.refused.startswith("task_config:") and row.name not in excluded:
+            advice = "mend the task, or name it in exclude_tasks"
+            yield Problem(row.refused.removeprefix("task_config: "), file=f"{dataset}/{row.source_path}", advice=advice)
+    if not any(row.runnable and row.name not in excluded for row in fetched.lock.tasks):
+        reasons = sorted({(row.refused or "excluded").partition(":")[0] for row in fetched.lock.tasks})
+        yield Problem(f"no task can run: all are {', '.join(reasons)}", key=f"{key}.service_kwargs.dataset", file=dataset)
+
+
+def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:
+    """Directories that are served as they are: their contents enter the digest of the inputs all the same."""
+    paths = options.task_dirs if options.task_dirs is not None else [str(options.dataset_dir)]
+    tasks: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        root = base / Path(path).expanduser()
+        found = [root] if (root / "task.toml").is_file() else sorted(item.parent for item in root.glob("*/task.toml"))
+        for directory in found:
+            shown = f"{path}/{printable(directory.name)}" if directory != root else path
+            problems.extend(tree_problems(directory, shown))
+            try:
+                tasks[shown] = read_contents(directory).digest
+            except HASH_ERRORS as error:
+                problems.append(Problem(f"cannot be read: {printable(str(error))}", file=shown))
+        if not found:
+            problems.append(Problem("holds no task", file=path, advice="a task is a directory with a task.toml"))
+    if problems:
+        raise ConfigError(problems)
+    return {"directories": paths, "task_digests": tasks, "tasks": len(tasks)}
+
+
+def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
+    path = base / Path(text).expanduser()
+    try:
+        found = file_digest(path)
+    except (OSError, DataError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(Problem(f"cannot be read: {printable(reason)}", key="trainer_options.data", file=text)) from None
+    if found.size_bytes == 0:
+        raise ConfigError(Problem("is empty", key="trainer_options.data", file=text))
+    target = chat_path(site, found.digest)
+    if not target.is_file() or file_digest(target).digest != found.digest:
+        publish_bytes(target, path.read_bytes())
+        if file_digest(target).digest != found.digest:
+            raise ConfigError(Problem("changed while it was copied", key="trainer_options.data", file=text))
+    return {"path": text, "digest": found.digest, "size_bytes": found.size_bytes}
+
+
+def chat_path(site: Site, digest: str) -> Path:
+    """Where a file of conversations lies in the cache."""
+    return Store(site.cache).path(CHAT_KIND, digest, ".jsonl")
+
+
+def dataset_bytes(value: Mapping[str, Any]) -> bytes:
+    return canonical_bytes(value)

@@ -1,0 +1,134 @@
+"""From a configuration file to its resolved form: defaults spelled out, paths relative to the file's folder, no host value.
+
+The result has the same bytes wherever the same files lie. What belongs to a machine stays out: `log_path`, and of the site all but
+the name of its sandbox provider.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from platoon.artifacts.publish import publish_json
+from platoon.config.load import LoadedConfig, load
+from platoon.config.yaml import read_yaml
+from platoon.envs.harbor.options import HarborOptions
+from platoon.errors import ConfigError, Problem
+from platoon.pipeline.kinds import Kind, kind_of, model_of
+from platoon.pipeline.sources import HARBOR, written_paths
+from platoon.site import Site
+
+RULE = "platoon-config-v1"
+# Of this machine, or a secret: neither reproduces anything.
+LEFT_OUT = ("log_path",)
+
+
+@dataclass(frozen=True)
+class ResolvedConfig:
+    """kind: which model the values are of. values: plain JSON, with every default."""
+
+    kind: Kind
+    values: Mapping[str, Any]
+
+    def harbor_entries(self) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+        """Place, label and entry of each environment that serves a Harbor dataset."""
+        for number, entry in enumerate(self.values.get("environments", ())):
+            if entry.get("service") == HARBOR:
+                yield number, entry.get("name") or "default", entry
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rule": RULE, "kind": self.kind, "config": self.values}
+
+
+def resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> ResolvedConfig:
+    """Loads, checks and resolves a configuration. Raises ConfigError with every problem of all its parts."""
+    loaded = load(config, overrides)
+    kind = kind_of(loaded.values)
+    if isinstance(kind, Problem):
+        raise ConfigError(Problem(kind.rule, key=kind.key, file=str(config)))
+    model, problems = loaded.try_build(model_of(kind))
+    problems += harbor_problems(loaded)
+    problems += path_problems(loaded)
+    if problems or model is None:
+        raise ConfigError(problems)
+    values = model.plain()
+    for key in LEFT_OUT:
+        values.pop(key, None)
+    _relative_paths(values, loaded)
+    _take_provider(values, site)
+    return ResolvedConfig(kind, values)
+
+
+def write_resolved(path: Path, resolved: ResolvedConfig) -> None:
+    """Publishes the canonical form; JSON is YAML."""
+    publish_json(path, resolved.to_dict())
+
+
+def read_resolved(path: Path) -> ResolvedConfig:
+    """What `write_resolved` wrote. Raises ConfigError."""
+    value = read_yaml(path)
+    if not isinstance(value, dict) or value.get("rule") != RULE or value.get("kind") not in ("train", "evaluation"):
+        raise ConfigError(
+            Problem(f"is no resolved configuration of rule {RULE}", file=str(path), advice="run platoon resolve again")
+        )
+    return ResolvedConfig(value["kind"], value["config"])
+
+
+def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
+    """Faults in the options of Harbor entries, each with the file that set it."""
+    entries = loaded.values.get("environments")
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        if not isinstance(entry, dict) or entry.get("service") != HARBOR:
+            continue
+        options = entry.get("service_kwargs", {})
+        if not isinstance(options, dict):
+            continue
+        key = f"environments.{number}.service_kwargs"
+        file = loaded.file_of(("environments", str(number), "service_kwargs"))
+        try:
+            HarborOptions.parse(options, key=key, file=file)
+        except ConfigError as error:
+            yield from error.problems
+
+
+def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
+    """Data that is named and not there; found before anything is fetched, so that it is reported with all else."""
+    for keys, text in written_paths(loaded.values):
+        if "://" in text or "\0" in text or not text:
+            continue
+        if not (loaded.directory_of(*keys) / Path(text).expanduser()).exists():
+            advice = "paths are relative to the file that names them"
+            yield Problem(f"no such file or directory: {text}", key=".".join(keys), file=loaded.file_of(keys), advice=advice)
+
+
+def _relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
+    base = loaded.path.parent
+    for keys, text in list(written_paths(values)):
+        if "://" not in text and not text.startswith(("/", "~")):
+            _set(values, keys, _relative(loaded.directory_of(*_origin_keys(loaded, keys)) / text, base))
+
+
+def _origin_keys(loaded: LoadedConfig, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return keys if loaded.layered.origin(keys) else keys[:-1]
+
+
+def _relative(path: Path, base: Path) -> str:
+    return Path(os.path.relpath(path, base)).as_posix()
+
+
+def _set(values: Any, keys: tuple[str, ...], text: str) -> None:
+    for key in keys[:-1]:
+        values = values[int(key)] if isinstance(values, list) else values[key]
+    if isinstance(values, list):
+        values[int(keys[-1])] = text
+    else:
+        values[keys[-1]] = text
+
+
+def _take_provider(values: dict[str, Any], site: Site) -> None:
+    for entry in values.get("environments", ()):
+        if entry.get("service") == HARBOR and site.provider is not None:
+            entry["service_kwargs"].setdefault("provider", site.provider)

@@ -1,0 +1,325 @@
+"""Fetching a local dataset: same bytes everywhere, whole or not at all, every refusal named."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platoon.envs.harbor.fetch import fetch, inputs_digest
+from platoon.envs.harbor.lock import HarborLock, LockRow
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache, check_cached, publish_task
+from platoon.envs.harbor.splits import split_lock
+from platoon.errors import ConfigError, PlatoonError
+
+pytestmark = pytest.mark.unit
+
+MakeTask = Callable[..., Path]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> HarborCache:
+    return HarborCache(tmp_path / "cache" / "harbor")
+
+
+def options(**more: Any) -> HarborOptions:
+    return HarborOptions.parse({"dataset": "data", **more})
+
+
+def make_dataset(make_task: MakeTask, base: Path, count: int = 4) -> Path:
+    for number in range(count):
+        toml = f'[metadata]\nfamily = "f{number // 2}"\nlevel = {number}\n'
+        make_task(
+            f"task-{number}",
+            {"task.toml": toml, "environment/data.csv": f"a,b\n{number},2\n", "solution/solve.sh": "true\n"},
+            base / "data",
+        )
+    return base / "data"
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    old = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(old)
+
+
+def files_of(root: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(root)): (path.stat().st_mode, path.read_bytes()) for path in sorted(root.rglob("*")) if path.is_file()
+    }
+
+
+def test_the_rule_of_the_inputs_digest() -> None:
+    """Vector A.5: the payload of an older release has the same digest."""
+    like = options(refuse={"sidecars": True}).model_copy(update={"dataset": "hf://org/name@" + "a" * 40})
+    assert inputs_digest(like, []) == "175143b68d4695afb7e5d31ec0456c40d9f3679d7ea48cc1ebbc15ec6bf5a171"
+
+
+def test_same_bytes_from_two_clones_umasks_and_orders(make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks, caches = [], []
+    wanted = options(index=[{"metadata": ["family", "level"]}], holdout={"fraction": 0.5, "group_by": "family"})
+    scandir = os.scandir
+    for place, mask in (("one", 0o022), ("another/deeper", 0o077)):
+        with umask(mask):
+            make_dataset(make_task, tmp_path / place)
+            result = fetch(wanted, tmp_path / place, HarborCache(tmp_path / place / "cache"))
+        locks.append(result.lock.to_bytes())
+        assert result.path.read_bytes() == locks[-1]
+        caches.append(files_of(tmp_path / place / "cache" / "tasks"))
+
+        class Shuffled(list[Any]):
+            def __init__(self, path: Any) -> None:
+                with scandir(path) as entries:
+                    super().__init__(entries)
+                random.Random(1).shuffle(self)
+
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *error: object) -> None: ...
+
+        monkeypatch.setattr(os, "scandir", Shuffled)
+    assert locks[0] == locks[1]
+    assert caches[0] == caches[1]
+    assert {mode & 0o777 for mode, _ in caches[0].values()} == {0o644, 0o755}
+    assert str(tmp_path).encode() not in locks[0]
+    lock = HarborLock.from_bytes(locks[0], "lock")
+    assert lock.to_bytes() == locks[0]
+    assert [row.name for row in lock.tasks] == ["task-0", "task-1", "task-2", "task-3"]
+    splits = split_lock(lock, wanted, tmp_path)
+    assert sorted(splits.ids("train") + splits.ids("eval")) == list(lock.runnable)
+
+
+def test_a_second_fetch_copies_nothing_and_a_changed_task_alone(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    data = make_dataset(make_task, tmp_path)
+    first = fetch(options(), tmp_path, cache)
+    again = fetch(options(), tmp_path, cache)
+    assert (first.copied, again.copied) == (4, 0)
+    assert first.lock.digest == again.lock.digest
+    (data / "task-2/instruction.md").write_text("Do another thing.\n")
+    changed = fetch(options(), tmp_path, cache)
+    assert changed.copied == 1
+    assert changed.path == first.path
+    before, after = first.lock.by_name, changed.lock.by_name
+    assert [name for name in before if before[name].digest != after[name].digest] == ["task-2"]
+    assert HarborLock.read(cache.lock_by_digest(first.lock.digest)) == first.lock
+
+
+def test_a_cached_task_that_was_damaged_is_replaced(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_dataset(make_task, tmp_path, 2)
+    row = fetch(options(), tmp_path, cache).lock.tasks[0]
+    (cache.task(row.digest) / "instruction.md").write_text("Damaged.\n")
+    with pytest.raises(PlatoonError, match="not what its digest says"):
+        check_cached(row.digest, cache)
+    assert fetch(options(), tmp_path, cache).copied == 1
+    assert check_cached(row.digest, cache) == cache.task(row.digest)
+    assert not list(cache.staging.iterdir())
+
+
+def test_only_hashed_files_are_copied(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    task = make_task(
+        "t", {".gitignore": "*.log\n", "NOTES.txt": "x", "environment/a.log": "x", "tests/run": "#!/bin/sh\n"}, tmp_path / "data"
+    )
+    (task / "tests/link").symlink_to("../environment/data.csv")
+    row = fetch(options(), tmp_path, cache).lock.tasks[0]
+    copied = files_of(cache.task(row.digest))
+    assert sorted(copied) == [
+        ".gitignore",
+        "environment/data.csv",
+        "instruction.md",
+        "task.toml",
+        "tests/link",
+        "tests/run",
+        "tests/test.sh",
+    ]
+    assert not (cache.task(row.digest) / "tests/link").is_symlink()
+    assert copied["tests/run"][0] & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("target", "rule"),
+    [
+        ("/etc/passwd", "leaves the task"),
+        ("../../other/task.toml", "leaves the task"),
+        ("nowhere", "leads nowhere"),
+        ("self", "leads nowhere"),
+        ("../environment", "link to the directory"),
+    ],
+)
+def test_links_fail_the_whole_fetch(make_task: MakeTask, tmp_path: Path, cache: HarborCache, target: str, rule: str) -> None:
+    make_task("other", root=tmp_path / "data")
+    task = make_task("t", root=tmp_path / "data")
+    (task / "tests/self").symlink_to(target)
+    with pytest.raises(ConfigError) as caught:
+        fetch(options(), tmp_path, cache)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.key) == ("data/t", "tests/self")
+    assert rule in problem.rule
+    assert not (cache.root / "locks").exists()
+
+
+def test_pipes_and_names_that_do_not_list(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    task = make_task("t", {"environment/a\nb": "x"}, tmp_path / "data")
+    os.mkfifo(task / "tests/pipe")
+    Path(os.fsdecode(os.fsencode(task) + b"/environment/\xff")).write_text("x")
+    with pytest.raises(ConfigError) as caught:
+        fetch(options(), tmp_path, cache)
+    texts = sorted(str(problem) for problem in caught.value.problems)
+    assert len(texts) == 3
+    assert all(text.isprintable() for text in texts)
+    assert "tests/pipe: is neither file nor directory" in texts[2]
+
+
+def test_hostile_names_of_tasks(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_task("a\nb", root=tmp_path / "data")
+    with pytest.raises(ConfigError, match="UTF-8 on one line"):
+        fetch(options(), tmp_path, cache)
+
+
+def test_refusals_are_recorded(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_task("ok", root=tmp_path / "data")
+    make_task("no-tests", {"tests/test.sh": None, "tests/x": ""}, tmp_path / "data")
+    make_task("gpu", {"task.toml": "[environment]\ngpus = 2\n"}, tmp_path / "data")
+    make_task("user", {"task.toml": '[agent]\nuser = "me"\n'}, tmp_path / "data")
+    make_task("stack", {"environment/docker-compose.yaml": "services: {main: {}, db: {image: x}}\n"}, tmp_path / "data")
+    make_task(
+        "trivial", {"environment/docker-compose.yaml": "services: {main: {}}\n", "environment/compose.yml": "x"}, tmp_path / "data"
+    )
+    make_task("docker", {"environment/Dockerfile": "FROM x\n"}, tmp_path / "data")
+    make_task("prebuilt", {"task.toml": '[environment]\ndocker_image = "debian"\n'}, tmp_path / "data")
+    lock = fetch(options(refuse={"sidecars": True, "uploads_over_mb": 1.0}), tmp_path, cache).lock
+    rows = lock.by_name
+    codes = {name: (row.refused or "").partition(":")[0] for name, row in rows.items()}
+    assert codes == {
+        "ok": "",
+        "no-tests": "task_config",
+        "gpu": "gpus",
+        "user": "agent_user",
+        "stack": "stack",
+        "trivial": "",
+        "docker": "image",
+        "prebuilt": "",
+    }
+    assert rows["no-tests"].refused == "task_config: tests/test.sh: a task needs tests, and this file is missing"
+    assert rows["prebuilt"].image == {"kind": "prebuilt", "ref": "debian", "upload_environment": True}
+    assert rows["trivial"].flags["unread_compose"] == ["compose.yml"]
+    assert rows["ok"].flags["upload_bytes"] == 8
+    assert list(rows["ok"].input_files or {}) == ["environment/data.csv"]
+    assert lock.runnable == ("ok", "prebuilt", "trivial")
+
+
+def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    data = make_dataset(make_task, tmp_path)
+    (tmp_path / "some.txt").write_text("task-1  # why\n\ntask-3\n")
+    (tmp_path / "more.json").write_text('{"train": ["task-0"]}')
+    (data / "index.jsonl").write_text(
+        '{"task_id": "task-0", "kind": 1}\n{"task_id": "task-3", "kind": 2}\n{"task_id": "gone", "kind": 2}\n'
+    )
+    assert fetch(options(tasks=["some.txt", "more.json"]), tmp_path, cache).lock.runnable == ("task-0", "task-1", "task-3")
+    by_kind = fetch(options(index=["index.jsonl"], select={"index.kind": [2, True]}), tmp_path, cache)
+    assert by_kind.lock.runnable == ("task-3",)
+    assert by_kind.lock.selection == {"tasks": {}, "select": {"index.kind": [2, True]}, "selected": 1, "of": 4}
+    assert fetch(options(select={"name": "task-[01]"}), tmp_path, cache).lock.runnable == ("task-0", "task-1")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"tasks": "unknown.txt"}, "tasks (unknown.txt): no task is called nobody"),
+        ({"tasks": "none.txt"}, "none.txt: cannot be read"),
+        ({"select": {"kind": 1}}, "select.kind: no task has this field"),
+        ({"select": {"name": "x*"}}, "select: no task is selected"),
+        ({"index": [{"metadata": ["list"]}]}, "metadata.list is no scalar"),
+        ({"index": ["gone.json"]}, "data/gone.json: cannot be read"),
+        ({"index": ["../x.json"]}, "must stay inside the dataset"),
+        ({"dataset": "nowhere"}, "nowhere: no such directory"),
+        ({"dataset": "empty"}, "empty: holds no task"),
+    ],
+)
+def test_what_cannot_be_selected(make_task: MakeTask, tmp_path: Path, cache: HarborCache, more: dict[str, Any], words: str) -> None:
+    make_task("t", {"task.toml": "[metadata]\nlist = [1]\n"}, tmp_path / "data")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "unknown.txt").write_text("nobody\n")
+    with pytest.raises(ConfigError) as caught:
+        fetch(options(**more), tmp_path, cache)
+    assert words in str(caught.value)
+
+
+def test_ids_of_indexes_and_single_tasks(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    data = make_dataset(make_task, tmp_path, 2)
+    make_task("deep", root=data / "group")
+    assert [row.name for row in fetch(options(), tmp_path, cache).lock.tasks] == ["group/deep", "task-0", "task-1"]
+    (data / "task-index.json").write_text('{"one": {"task_path": "task-1", "kind": "a"}}')
+    (row,) = fetch(options(), tmp_path, cache).lock.tasks
+    assert (row.name, row.source_path, row.index) == ("one", "task-1", {"kind": "a"})
+    (data / "registry.json").write_text('[{"name": "d", "version": "1", "tasks": [{"name": "reg", "path": "task-0"}]}]')
+    assert [row.name for row in fetch(options(), tmp_path, cache).lock.tasks] == ["reg"]
+    make_task("single", {"task.toml": '[task]\nname = "org/single"\n'}, tmp_path)
+    assert [row.name for row in fetch(options(dataset="single"), tmp_path, cache).lock.tasks] == ["org/single"]
+
+
+@pytest.mark.parametrize("path", ["/etc", "../x", "a/../../x"])
+def test_paths_of_indexes_stay_inside(make_task: MakeTask, tmp_path: Path, cache: HarborCache, path: str) -> None:
+    data = make_dataset(make_task, tmp_path, 1)
+    (data / "task-index.json").write_text(f'{{"one": {{"task_path": "{path}"}}}}')
+    with pytest.raises(ConfigError, match="must stay inside the dataset"):
+        fetch(options(), tmp_path, cache)
+
+
+def test_a_source_that_changes_while_it_is_copied(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_dataset(make_task, tmp_path, 1)
+
+    def changed(*arguments: Any) -> bool:
+        (data / "task-0/instruction.md").write_text("Changed.\n")
+        return publish_task(*arguments)
+
+    monkeypatch.setattr("platoon.envs.harbor.fetch.publish_task", changed)
+    with pytest.raises(ConfigError, match="changed while it was copied"):
+        fetch(options(), tmp_path, cache)
+    assert not list((cache.root / "tasks").glob("*")) and not list(cache.staging.iterdir())
+
+
+def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_dataset(make_task, tmp_path, 2)
+    make_task("bad", {"instruction.md": None}, tmp_path / "data")
+    lock = fetch(options(), tmp_path, cache).lock
+    (tmp_path / "splits.toml").write_text('train = ["task-1"]\neval = ["task-0"]\n')
+    splits = split_lock(lock, options(splits="splits.toml"), tmp_path)
+    assert splits.ids("eval") == ("task-0",)
+    with pytest.raises(ConfigError, match="known here: eval, train"):
+        splits.ids("test")
+    assert split_lock(lock, options(), tmp_path).ids("anything") == ("task-0", "task-1")
+    (tmp_path / "splits.json").write_text('{"train": ["task-9", "bad"]}')
+    with pytest.raises(ConfigError) as caught:
+        split_lock(lock, options(splits="splits.json"), tmp_path)
+    assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text[:-10], "is no lock"),
+        (lambda text: text.replace('"version": 1', '"version": 2'), "version: must be 1, got 2"),
+        (lambda text: text.replace("harbor-packager-v1", "other"), "hash_rule: must be harbor-packager-v1"),
+        (lambda text: text.replace('"compose_rule"', '"x"'), "compose_rule: must be platoon-compose-v1, got None"),
+        (lambda text: text.replace('"tasks": [', '"tasks": [1,'), "is no lock"),
+        (lambda text: "[]", "is no lock"),
+        (lambda text: "[" * 10_000, "is no lock"),
+    ],
+)
+def test_locks_that_cannot_be_read(change: Callable[[str], str], words: str) -> None:
+    lock = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (LockRow("é", "sha256:" + "0" * 64, "t"),))
+    with pytest.raises(ConfigError, match="fetch the dataset again") as caught:
+        HarborLock.from_bytes(change(lock.to_bytes().decode()).encode(), "lock")
+    assert words in str(caught.value)

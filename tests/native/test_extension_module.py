@@ -1,0 +1,140 @@
+"""The compiled module: its stub, its errors, and its use before and after a fork."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import inspect
+import multiprocessing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from platoon import _native
+from platoon.rows.block import COLUMNS, RowBlock
+
+pytestmark = pytest.mark.unit
+
+STUB = Path(_native.__file__).parent / "_native.pyi"
+
+
+def stubbed(body: list[ast.stmt]) -> dict[str, Any]:
+    """Names of a stub: argument names of a function, a dict of members of a class, None of a constant."""
+    names: dict[str, Any] = {}
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            names[node.name] = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+        elif isinstance(node, ast.ClassDef):
+            names[node.name] = stubbed(node.body)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names[node.target.id] = None
+    return names
+
+
+def found(namespace: Any) -> dict[str, Any]:
+    """The same of what is really there."""
+    names: dict[str, Any] = {}
+    for name, value in vars(namespace).items():
+        if name.startswith("__") and name != "__new__":
+            continue
+        if inspect.isclass(value):
+            names[name] = {} if issubclass(value, Exception) else found(value)
+        elif callable(value):
+            parameters = inspect.signature(value).parameters if name != "__new__" else {}
+            names[name] = [parameter for parameter in parameters if parameter != "self"]
+        else:
+            names[name] = None
+    return names
+
+
+def test_the_stub_says_what_the_module_holds() -> None:
+    assert found(_native) == stubbed(ast.parse(STUB.read_text()).body)
+
+
+def test_build_info() -> None:
+    info = _native.build_info()
+    assert info["block_rule"] == _native.BLOCK_RULE and info["content_hash_rule"] == _native.CONTENT_HASH_RULE
+    assert set(info) == {"version", "target", "optimised", "block_rule", "content_hash_rule"}
+
+
+def test_each_kind_of_error_becomes_its_exception(tmp_path: Path) -> None:
+    assert issubclass(_native.DataError, ValueError) and issubclass(_native.ShapeError, ValueError)
+    assert not issubclass(_native.UnsupportedError, ValueError)
+    with pytest.raises(_native.DataError):
+        _native.is_ignored("!", "a")
+    with pytest.raises(_native.ShapeError):
+        _native.scale_rows(np.zeros(1, np.float32), np.array([0, 1]), np.zeros(0))
+    deep = tmp_path / "tests" / Path(*["d"] * 300)
+    deep.mkdir(parents=True)
+    with pytest.raises(_native.UnsupportedError, match="deeper than 256"):
+        _native.content_hash(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "kind"),
+    [
+        ("absent", errno.ENOENT, FileNotFoundError),
+        ("file/below", errno.ENOTDIR, NotADirectoryError),
+        ("loop", errno.ELOOP, OSError),
+    ],
+)
+def test_system_errors_keep_errno_and_path(tmp_path: Path, name: str, code: int, kind: type[OSError]) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    for function in (_native.sha256_file, _native.content_hash, _native.hashed_files):
+        with pytest.raises(kind) as caught:
+            function(tmp_path / name)
+        assert (caught.value.errno, caught.value.filename) == (code, str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "text"),
+    [
+        ([1.0], _native.DataError, "weights: list where"),
+        (np.zeros(1, np.float32), _native.DataError, "weights: float32 of 1 dimensions"),
+        (np.zeros((1, 1)), _native.DataError, "weights: float64 of 2 dimensions"),
+        (np.zeros(1, ">f8"), _native.DataError, "weights: >f8"),
+        (np.zeros(2)[::2], None, ""),
+        (np.zeros(4)[::2], _native.ShapeError, "weights: not contiguous"),
+        (np.frombuffer(bytes(17), np.uint8)[1:9].view("f8"), _native.ShapeError, "weights"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_by_name(values: Any, error: type[Exception] | None, text: str) -> None:
+    offsets = np.array([0, 1, 2][: 3 if np.size(values) == 2 else 2])
+    arguments = (np.zeros(len(offsets) - 1, np.float32), offsets, values)
+    if error is None:
+        _native.scale_rows(*arguments)
+        return
+    with pytest.raises(error, match=text):
+        _native.scale_rows(*arguments)
+
+
+def test_read_only_arrays_are_taken() -> None:
+    values = np.zeros(1)
+    values.flags.writeable = False
+    assert _native.scale_rows(np.ones(1, np.float32), np.array([0, 1]), values).tolist() == [0.0]
+
+
+def test_a_block_without_a_column_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="tokens"):
+        _native.check_block(SimpleNamespace(), 0, 0)
+    assert list(COLUMNS) == [name for name in RowBlock.__dataclass_fields__ if name not in ("policies", "roles")]
+
+
+def _hash_and_merge(path: str) -> tuple[str, int]:
+    merger = _native.Merger()
+    merger.begin(0, 0, 0, 0, 1.0)
+    token = np.arange(1, 200_000, dtype=np.uint32)
+    merger.push(token, token[:1], np.zeros(1, np.float32), 0, 0, -1, False, False)
+    return _native.sha256_file(path)[0], len(merger.finish()["tokens"])
+
+
+def test_use_fork_use() -> None:
+    """Work large enough to release the lock, before a fork, in the child, and after it."""
+    before = _hash_and_merge(__file__)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_hash_and_merge, (__file__,)) == before
+    assert _hash_and_merge(__file__) == before

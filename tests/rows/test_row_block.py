@@ -1,0 +1,178 @@
+"""The rules of a row block, choosing and joining rows, and the codec."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from platoon.rows import codec
+from platoon.rows.block import ACTION, COLUMNS, DataError, RowBlock, ShapeError, concat
+from tests.rows.generated import POLICIES, ROLES, block_of, blocks, trajectories
+
+pytestmark = pytest.mark.unit
+
+VECTORS = json.loads((Path(__file__).resolve().parents[2] / "native/rows/vectors.json").read_text())
+
+
+def columns(**changes: Any) -> dict[str, Any]:
+    """The columns of a block of two rows, one of them changed."""
+    vector = VECTORS["vectors"][1]
+    values = {name: np.array(vector["columns"][name], dtype) for name, dtype in COLUMNS.items()}
+    values |= {"policies": tuple(vector["policies"]), "roles": tuple(vector["roles"])}
+    return values | changes
+
+
+@pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda vector: vector["name"])
+def test_vectors(vector: dict[str, Any]) -> None:
+    values = {name: np.array(vector["columns"][name], dtype) for name, dtype in COLUMNS.items()}
+    block = RowBlock(**values, policies=tuple(vector["policies"]), roles=tuple(vector["roles"]))
+    assert block.digest() == vector["digest"]
+    assert block == block and block.row_count == len(vector["columns"]["row_member"])
+
+
+def changed(name: str, index: int, value: Any) -> dict[str, Any]:
+    values = columns()[name].copy()
+    values[index] = value
+    return {name: values}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"tokens": np.zeros(7, np.int64)}, DataError, "tokens: int64"),
+        ({"tokens": [1, 2]}, DataError, "tokens: list"),
+        ({"flags": np.zeros((7, 1), np.uint8)}, ShapeError, "flags: 2 dimensions"),
+        ({"logprobs": np.zeros(6, np.float32)}, ShapeError, "logprobs: 6 entries where 7"),
+        ({"row_depth": np.zeros(1, np.uint16)}, ShapeError, "row_depth: 1 entries where 2"),
+        ({"call_version": np.zeros(1, np.int64)}, ShapeError, "call_version: 1 entries where 3"),
+        ({"offsets": np.zeros(0, np.int64)}, ShapeError, "offsets: 0 entries"),
+        (changed("offsets", 0, 1), ShapeError, r"offsets\[0\] is 1"),
+        (changed("offsets", 1, 7), ShapeError, r"offsets\[2\] is 7: a row holds"),
+        (changed("offsets", 1, -4), ShapeError, r"offsets\[1\] is -4"),
+        (changed("offsets", 2, 9), ShapeError, r"offsets\[2\] is 9: the last"),
+        (changed("tokens", 3, 2**31), DataError, r"tokens\[3\]"),
+        (changed("flags", 2, 8), DataError, r"flags\[2\] is 8"),
+        (changed("flags", 2, 2), DataError, r"flags\[2\] is 2"),
+        (changed("flags", 0, ACTION), DataError, r"flags\[0\] is 1: a row begins"),
+        (changed("logprobs", 0, -1), DataError, r"logprobs\[0\]"),
+        (changed("logprobs", 2, np.nan), DataError, r"logprobs\[2\]"),
+        (changed("call", 2, 3), DataError, r"call\[2\] is 3: names no call"),
+        (changed("call", 0, 0), DataError, r"call\[0\] is 0: a prompt token"),
+        (changed("call_policy", 0, 2), DataError, r"call_policy\[0\] is 2"),
+        (changed("call_policy", 0, 1), DataError, "another policy"),
+        (changed("call_version", 0, -2), DataError, r"call_version\[0\]"),
+        (changed("row_policy", 1, 9), DataError, r"row_policy\[1\] is 9"),
+        (changed("row_role", 1, 9), DataError, r"row_role\[1\] is 9"),
+        (changed("row_start", 1, 2), DataError, r"row_start\[1\] is 2"),
+        (changed("row_reward", 1, np.inf), DataError, r"row_reward\[1\] is inf"),
+        (changed("row_version", 0, 5), DataError, r"row_version\[0\] is 5"),
+        ({"policies": ("main", "main")}, DataError, "policies: each name stands once"),
+        ({"roles": ["root"]}, DataError, "roles: a tuple"),
+    ],
+)
+def test_a_block_that_breaks_a_rule_is_refused(changes: dict[str, Any], error: type[Exception], text: str) -> None:
+    RowBlock(**columns())
+    with pytest.raises(error, match=text):
+        RowBlock(**columns(**changes))
+
+
+def test_arrays_are_read_only() -> None:
+    block = RowBlock(**columns())
+    for values in (*block.columns().values(), block.action_count_R, block.routing_R):
+        with pytest.raises(ValueError, match="read-only"):
+            values[...] = 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(trajectories(), st.data())
+def test_selected_rows_are_those_rows(plain: list[dict[str, Any]], data: st.DataObject) -> None:
+    block = block_of(plain)
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=block.row_count, max_size=block.row_count)), np.bool_)
+    chosen = block.select(mask)
+    assert chosen.digest() == block.select(np.flatnonzero(mask)).digest()
+    assert chosen.row_count == mask.sum()
+    for new, old in enumerate(np.flatnonzero(mask)):
+        here = slice(*chosen.offsets[new : new + 2])
+        there = slice(*block.offsets[old : old + 2])
+        for name in ("tokens", "logprobs", "flags"):
+            np.testing.assert_array_equal(getattr(chosen, name)[here], getattr(block, name)[there])
+        sampled = chosen.flags[here] > 0
+        old_calls, new_calls = block.call[there][sampled], chosen.call[here][sampled]
+        for name in ("call_policy", "call_version", "call_routing"):
+            np.testing.assert_array_equal(getattr(chosen, name)[new_calls], getattr(block, name)[old_calls])
+    starts: dict[tuple[int, int], int] = {}
+    for row in range(chosen.row_count):
+        key = (int(chosen.row_member[row]), int(chosen.row_trajectory[row]))
+        if chosen.action_count_R[row]:
+            assert chosen.row_start[row] == (key not in starts)
+            starts[key] = row
+    # Calls that no row needs are gone: what was dropped leaves no trace.
+    assert chosen.call_count == len(np.unique(chosen.call[chosen.flags > 0]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocks, blocks)
+def test_joined_blocks_part_again(left: RowBlock, right: RowBlock) -> None:
+    joined = concat([left, right])
+    rows = np.arange(joined.row_count)
+    everything = np.ones(left.row_count, np.bool_), np.ones(right.row_count, np.bool_)
+    assert joined.select(rows < left.row_count).digest() == left.select(everything[0]).digest()
+    assert joined.select(rows >= left.row_count).digest() == right.select(everything[1]).digest()
+
+
+def test_joining_numbers_names_anew() -> None:
+    left = RowBlock(**columns())
+    values = columns(policies=("other", "main"), roles=("judge", "root"))
+    joined = concat([left, RowBlock(**values)])
+    assert joined.policies == ("main", "helper", "other")
+    assert joined.roles == ("root", "worker", "judge")
+    assert joined.row_policy.tolist() == [0, 1, 2, 0]
+    assert concat([]).row_count == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [([True], ShapeError), ([2], DataError), ([-1], DataError), ([1, 0], DataError), ([0, 0], DataError), ([0.5], DataError)],
+)
+def test_rows_that_are_not_there_are_refused(rows: list[Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        RowBlock(**columns()).select(rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(blocks)
+def test_codec_round_trip(block: RowBlock) -> None:
+    again = codec.decode(codec.encode(block))
+    assert again.digest() == block.digest()
+    assert (again.policies, again.roles) == (POLICIES, ROLES)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_damaged_bytes_are_refused(data: st.DataObject) -> None:
+    good = codec.encode(RowBlock(**columns()))
+    at = data.draw(st.integers(0, len(good) - 1))
+    damaged = (
+        good[:at] if data.draw(st.booleans()) else good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]
+    )
+    try:
+        again = codec.decode(damaged)
+    except (DataError, ShapeError):
+        return
+    # Padding and flags of the container may change without effect; the content may not.
+    assert again.digest() == RowBlock(**columns()).digest()
+
+
+def test_another_rule_is_refused_by_name() -> None:
+    schema = pa.schema([], metadata={"platoon.rule": "platoon-row-block-v9"})
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, schema).close()
+    with pytest.raises(DataError, match=r"platoon-row-block-v9.*reads platoon-row-block-v1"):
+        codec.decode(sink.getvalue().to_pybytes())
