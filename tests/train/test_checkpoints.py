@@ -22,7 +22,7 @@ class Part:
         self.name, self.keys = name, keys
 
     def capture(self) -> Any:
-        return lambda name: {key: name for key in self.keys}
+        return lambda name: dict.fromkeys(self.keys, name)
 
     def restore(self, row: Mapping[str, Any]) -> None: ...
 

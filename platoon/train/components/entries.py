@@ -81,5 +81,3 @@ class Player:
             seed_key=SeedKey(self.seed, position, member) if self.seed is not None else None,
             output_dir=output_dir,
         )
-
-

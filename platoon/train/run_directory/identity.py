@@ -41,10 +41,15 @@ OUTSIDE = (
     "policies.*.sample_timeout_seconds",
     "policies.*.load_checkpoint_path",
     "policies.*.checkpoint*",
-    "trainer_options.data",
+    "trainer_options.data*",
     "trainer_options.num_epochs",
     "trainer_options.max_training_steps",
-    "environments.*.service_kwargs.cache*",
+    # Where data lies; what is in it is in the digest of the lock.
+    "environments.*.service_kwargs.dataset",
+    "environments.*.service_kwargs.dataset_dir",
+    "environments.*.service_kwargs.task_dirs*",
+    "environments.*.service_kwargs.tasks",
+    "environments.*.service_kwargs.splits",
 )
 
 

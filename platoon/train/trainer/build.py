@@ -20,8 +20,8 @@ class TrainInputs:
     """Everything a run is made from, resolved.
 
     base: what relative paths of the configuration are relative to. digests: of the input files, for the receipt. identity: digests
-    that are part of the run's identity. chat: files of conversations by data set. entries: what `pipeline.inputs` says of each
-    environment entry, by label.
+    that are part of the run's identity. chat: files of conversations by the path the configuration gives. entries: what
+    `pipeline.inputs` says of each environment entry, by label.
     """
 
     config: RunConfig
@@ -63,7 +63,7 @@ def tokenizer_directory(name: str) -> Path:
 
 def _build_sft(inputs: TrainInputs) -> Trainer:
     options = _options(SftOptions, inputs.config.trainer_options)
-    paths = list(inputs.chat.values()) or [inputs.base / path for path in options.paths]
+    paths = [inputs.chat.get(path) or inputs.base / path for path in options.paths]
     return SftTrainer(inputs.config, paths, options.max_length, renderer_of)
 
 
