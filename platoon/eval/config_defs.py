@@ -12,7 +12,7 @@ from platoon.errors import Problem
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
-from platoon.train.config_defs.rollout import RolloutConfig, overlay
+from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
 from platoon.train.config_defs.values import AtLeastOne, Count, Finite, PositiveSeconds
 
 SAMPLE_TIMEOUT_S = 600.0
@@ -25,7 +25,7 @@ class EvalWorkflow(ConfigModel):
     num_concurrent_workers: AtLeastOne = 32
     success_threshold: Finite = 1.0
     count_timeout_as_failure: bool = False
-    rollout_config: RolloutConfig = RolloutConfig()
+    rollout_config: RolloutLayer = RolloutLayer()
     fail_fast: Annotated[Any, Only(False), OMIT] = False
     use_subprocesses: Annotated[Any, Only(False), OMIT] = False
     subprocess_max_workers: Annotated[Any, Only(None), OMIT] = None
@@ -97,5 +97,3 @@ class EvaluationConfig(ConfigModel):
         for layer in layers:
             result = RolloutConfig(**overlay(result, layer))
         return result
-
-

@@ -1,4 +1,4 @@
-"""The output directory of an evaluation: one directory a rollout, whose `metadata.json` is written last and says that it is done."""
+"""The output directory of an evaluation: a directory for each rollout, whose `metadata.json` comes last and says it is done."""
 
 from __future__ import annotations
 
@@ -119,7 +119,5 @@ class EvaluationStore:
         """The rollouts of a plan that need not be played again."""
         found = {rollout: self.load(rollout) for rollout in plan}
         return {
-            rollout: record
-            for rollout, record in found.items()
-            if record is not None and not (retry_errored and record.errored)
+            rollout: record for rollout, record in found.items() if record is not None and not (retry_errored and record.errored)
         }

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only
-from platoon.train.config_defs.rollout import EntryRolloutConfig, EntryWorkflowConfig
+from platoon.train.config_defs.rollout import RolloutLayer, WorkflowLayer
 from platoon.train.config_defs.training import AdamParams
 from platoon.train.config_defs.values import MAIN, AtLeastOne, Count, Finite, PolicyId, PositiveSeconds
 
@@ -21,7 +21,7 @@ class HarnessExitPolicy(ConfigModel):
 
 
 class EvalWorkflowConfig(ConfigModel):
-    rollout_config: EntryRolloutConfig = EntryRolloutConfig()
+    rollout_config: RolloutLayer = RolloutLayer()
 
 
 class EvalOverrides(ConfigModel):
@@ -46,7 +46,7 @@ class EnvironmentConfig(ConfigModel):
     exclude_tasks: list[str] = Field(default_factory=list)
     credit: str | None = None
     credit_options: dict[str, Any] = Field(default_factory=dict)
-    workflow_config: EntryWorkflowConfig = EntryWorkflowConfig()
+    workflow_config: WorkflowLayer = WorkflowLayer()
     max_staleness: Count | None = None
     success_threshold: Finite = 1.0
     on_context_overflow: Literal["grade", "exclude"] = "grade"

@@ -79,40 +79,42 @@ class WorkflowConfig(ConfigModel):
     worker_python_env_isolation: Annotated[Any, Only(False), OMIT] = False
 
 
-class EntryRolloutConfig(ConfigModel):
-    """What an entry lays over `rollout_config`; a key it does not set keeps the run's value."""
+class RolloutLayer(ConfigModel):
+    """What an entry or an evaluation lays over `rollout_config`; null keeps the value below."""
 
     max_steps: AtLeastOne | None = None
     timeout: PositiveSeconds | None = None
     inference_params: InferenceParams = InferenceParams()
-    sampling_precedence: Literal["request", "config"] = "request"
+    sampling_precedence: Literal["request", "config"] | None = None
 
 
-class EntryWorkflowConfig(ConfigModel):
-    """What an entry lays over `workflow_config`: keys of a group, none of a step."""
+class WorkflowLayer(ConfigModel):
+    """What an entry lays over `workflow_config`: keys of a group, none of a step; null keeps the value below."""
 
-    group_size: AtLeastOne = 8
-    rollout_config: EntryRolloutConfig = EntryRolloutConfig()
-    leave_one_out_baseline: bool = False
-    filter_errors: bool = True
+    group_size: AtLeastOne | None = None
+    rollout_config: RolloutLayer = RolloutLayer()
+    leave_one_out_baseline: bool | None = None
+    filter_errors: bool | None = None
     straggler_timeout_seconds: PositiveSeconds | None = None
     straggler_quorum: AtLeastOne | None = None
-    min_successful_group_size: AtLeastOne = 1
+    min_successful_group_size: AtLeastOne | None = None
 
 
-def overlay(base: ConfigModel, over: ConfigModel) -> dict[str, Any]:
-    """The fields of `base` with those that `over` sets itself on top, section by section."""
+def overlay(base: ConfigModel, layer: ConfigModel) -> dict[str, Any]:
+    """The fields of `base` with those of `layer` that are not null on top, section by section.
+
+    Null is what a layer does not set: a resolved configuration spells every default out, so whether a key was given cannot matter.
+    """
     values = {name: getattr(base, name) for name in type(base).model_fields}
-    for name in over.model_fields_set:
-        value = getattr(over, name)
-        under = values.get(name)
-        if isinstance(value, ConfigModel) and isinstance(under, ConfigModel):
+    for name in type(layer).model_fields:
+        value, under = getattr(layer, name), values[name]
+        if isinstance(value, ConfigModel):
             values[name] = type(under)(**overlay(under, value))
-        else:
+        elif value is not None:
             values[name] = value
     return values
 
 
-def effective(run: WorkflowConfig, entry: EntryWorkflowConfig) -> WorkflowConfig:
-    """The settings of an entry's groups: the run's, with what the entry sets on top."""
+def effective(run: WorkflowConfig, entry: WorkflowLayer) -> WorkflowConfig:
+    """The settings of an entry's groups: the run's, with the entry's on top."""
     return WorkflowConfig(**overlay(run, entry))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from platoon.errors import Problem
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
-from platoon.train.config_defs.rollout import WorkflowConfig, effective
+from platoon.train.config_defs.rollout import WorkflowConfig, WorkflowLayer, effective
 from platoon.train.config_defs.training import CLIP_KEYS, LOSSES, CheckpointConfig, TrainConfig
 from platoon.train.config_defs.values import MAIN
 
@@ -67,7 +67,7 @@ def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig]
         if "::" in entry.label:
             yield Problem("must not contain '::'", key=f"{where}.name")
         settings = effective(train.workflow_config, entry.workflow_config)
-        if entry.workflow_config.model_fields_set:
+        if entry.workflow_config != WorkflowLayer():
             yield from group_problems(settings, f"{where}.workflow_config")
         if permits is not None and settings.group_size > permits:
             yield Problem(
@@ -119,7 +119,7 @@ def _one_policy(train: TrainConfig, name: str, own: PolicyConfig) -> Iterator[Pr
         return
     trained_only = ("load_optimizer_state", "lora_rank", "optimizer", "loss_fn", "loss_fn_config", "max_staleness")
     for key in trained_only:
-        if key in own.model_fields_set and getattr(own, key) not in (None, False):
+        if getattr(own, key) not in (None, False):
             yield Problem("a frozen policy has no such key", key=f"{where}.{key}")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from platoon.config.load import load_model
 from platoon.errors import ConfigError
+from platoon.train.config_defs.rollout import effective
 from platoon.train.config_defs.run import RunConfig
 
 pytestmark = pytest.mark.unit
@@ -112,5 +113,19 @@ def test_settings_come_in_layers(tmp_path: Path) -> None:
     assert config.model_spec("helper").renderer_name == "other"
     assert config.model_spec("main").sample_timeout_s == 600.0
     assert config.permits == 32
+    assert RunConfig.model_validate(config.plain()).staleness_of("twin") == 1
     assert config.agents.policy_of("worker") == "helper"
     assert config.agents.policy_of("unheard of") == "main"
+
+
+def test_an_entry_keeps_the_runs_settings_that_it_does_not_set_also_once_resolved(tmp_path: Path) -> None:
+    changes = {
+        "train.workflow_config": {"group_size": 4, "rollout_config": {"timeout": 60, "inference_params": {"temperature": 0.5}}},
+        "environments.0.workflow_config": {"rollout_config": {"max_steps": 3, "inference_params": {"top_k": 5}}},
+    }
+    config = build(tmp_path, changes)
+    for again in (config, RunConfig.model_validate(config.plain())):
+        settings = effective(again.train.workflow_config, again.environments[0].workflow_config)
+        assert (settings.group_size, settings.rollout_config.max_steps, settings.rollout_config.timeout) == (4, 3, 60)
+        assert settings.rollout_config.inference_params.settings().temperature == 0.5
+        assert settings.rollout_config.inference_params.settings().top_k == 5

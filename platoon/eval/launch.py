@@ -1,0 +1,181 @@
+"""`evaluate`: from a resolved configuration and weights to a report and a receipt.
+
+Idempotent and resumable: rollouts that are done are kept, and an evaluation that is complete only writes its report and receipt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platoon import exits
+from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.eval.config_defs import EvaluationConfig
+from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, check_key, open_policy
+from platoon.eval.plan import PlannedRollout, plan_rollouts
+from platoon.eval.results import Results, Weights, provenance
+from platoon.eval.runner import Play, Progress, play_all
+from platoon.eval.store import EvaluationStore, RolloutRecord
+from platoon.host.console import Console
+from platoon.train.components.entries import EntryTasks
+from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
+
+MEMBER_GRACE_S = 900.0
+UNBOUNDED_ROLLOUT_S = 86400.0
+# Kept of a time budget for stopping rollouts and their sandboxes.
+BUDGET_MARGIN_S = 60.0
+
+OpenPolicy = Callable[[OpenRequest], AbstractAsyncContextManager[OpenedPolicy]]
+MakePlay = Callable[["EvalRequest", OpenedPolicy], Play]
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """One `platoon eval`. output_dir: where rollouts and reports lie. runs_dir: root of runs. digests: of the input files."""
+
+    config: EvaluationConfig
+    name: str
+    weights: Weights
+    entries: Sequence[EntryTasks]
+    output_dir: Path
+    runs_dir: Path
+    digests: Mapping[str, str] = field(default_factory=dict)
+    receipt: Path | None = None
+    time_budget_s: float | None = None
+    budget_started_at: float = field(default_factory=time.monotonic)
+
+
+def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = open_policy, make_play: MakePlay | None = None) -> int:
+    """Plays, reports and writes the receipt; an exit code. Raises PlatoonError for what cannot go on."""
+    store = EvaluationStore(request.output_dir, provenance(request.config, request.weights, request.digests))
+    store.check()
+    plan = plan_rollouts(
+        [(entry.label, entry.tasks) for entry in request.entries], request.config.inference.workflow.num_rollouts_per_task
+    )
+    if not plan:
+        raise ConfigError(Problem(f"split {request.config.split!r} lists no task", key="split"))
+    own = request.config.inference
+    kept = store.finished(plan, retry_errored=own.retry_errored) if own.resume else {}
+    if len(kept) < len(plan):
+        check_key(request.config.model_spec())
+    began = time.monotonic()
+    start = _Start(request, store, plan, kept, console, open_with, make_play or _player)
+    reason, records = asyncio.run(start.play())
+    if reason is not None:
+        console.say(f"stopped after {reason}: {len(records)} of {len(plan)} rollouts are done; the same command goes on")
+        return EXIT_CODES[reason]
+    elapsed_s = time.monotonic() - began
+    results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests, elapsed_s)
+    console.say(results.publish(request.receipt))
+    return exits.DONE
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One process lifetime of an evaluation."""
+
+    request: EvalRequest
+    store: EvaluationStore
+    plan: Sequence[PlannedRollout]
+    kept: Mapping[PlannedRollout, RolloutRecord]
+    console: Console
+    open_with: OpenPolicy
+    make_play: MakePlay
+
+    async def play(self) -> tuple[str | None, dict[PlannedRollout, RolloutRecord]]:
+        """Why it stopped early (None when it did not), and what is done. Raises ServiceError when the service died."""
+        if len(self.kept) == len(self.plan):
+            return None, dict(self.kept)
+        request, stop = self.request, StopRequest()
+        request.output_dir.mkdir(parents=True, exist_ok=True)
+        stage = f"evaluation {request.name}"
+        self.console.progress(stage, "starting", "the training service")
+
+        def tell(progress: Progress) -> None:
+            self.console.progress(stage, str(progress), "rollouts")
+
+        with SignalHandlers(stop, self.console.say):
+            async with self.open_with(self._opening()) as opened, _watched(request, opened, stop) as failure:
+                records = await play_all(
+                    self.plan,
+                    self.kept,
+                    play=self.make_play(request, opened),
+                    store=self.store,
+                    workers=request.config.inference.workflow.num_concurrent_workers,
+                    stop=stop.event,
+                    limit_s=self._limit_s(),
+                    tell=tell,
+                )
+        if failure:
+            raise ServiceError(failure[0])
+        return stop.reason if len(records) < len(self.plan) else None, records
+
+    def _opening(self) -> OpenRequest:
+        config, weights = self.request.config, self.request.weights
+        log_path = self.request.output_dir / "logs" / "service.log"
+        return OpenRequest(
+            config.model_spec(), weights.path, weights.version, config.deterministic, self.request.runs_dir, log_path
+        )
+
+    def _limit_s(self) -> float:
+        timeouts = [self.request.config.rollout_config(entry.config).timeout for entry in self.request.entries]
+        bounded = [timeout for timeout in timeouts if timeout is not None]
+        return max(bounded) + MEMBER_GRACE_S if len(bounded) == len(timeouts) else UNBOUNDED_ROLLOUT_S
+
+
+@asynccontextmanager
+async def _watched(request: EvalRequest, opened: OpenedPolicy, stop: StopRequest) -> AsyncIterator[list[str]]:
+    """Asks for a stop when the service ends or the time budget does; what the service died of is in the list."""
+    failure: list[str] = []
+
+    async def service() -> None:
+        assert opened.died is not None
+        failure.append(await opened.died())
+        stop.event.set()
+
+    async def budget(left_s: float) -> None:
+        await asyncio.sleep(left_s)
+        stop.ask("budget")
+
+    tasks = [asyncio.create_task(service())] if opened.died is not None else []
+    if request.time_budget_s is not None:
+        margin_s = min(BUDGET_MARGIN_S, request.time_budget_s / 4)
+        ends_at = request.budget_started_at + request.time_budget_s - margin_s
+        tasks.append(asyncio.create_task(budget(max(0.0, ends_at - time.monotonic()))))
+    try:
+        yield failure
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _player(request: EvalRequest, opened: OpenedPolicy) -> Play:
+    from platoon.gateway.service import ModelGateway
+    from platoon.train.components.player import Player, rollout_settings, route_of
+
+    gateway = ModelGateway({MAIN: opened.runtime})
+    config = request.config
+    players = {
+        entry.label: Player(
+            entry,
+            route_of(entry.config, training=False),
+            rollout_settings(config.rollout_config(entry.config)),
+            gateway,
+            policy=MAIN,
+            roles={},
+            seed=config.seed,
+        )
+        for entry in request.entries
+    }
+
+    async def play(rollout: PlannedRollout, directory: Path) -> Any:
+        player = players[rollout.entry]
+        return await player.play(rollout.task_id, position=rollout.position, member=rollout.index, output_dir=directory)
+
+    return play

@@ -1,0 +1,103 @@
+"""Opens what an evaluation samples: the training service (an embedded one for `local`), one sampling client, its renderer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.policy import PolicyRuntime
+
+LOCAL = "local"
+MAIN = "main"
+STATE_DIR = ".tinker"
+ADDRESS_VARIABLE = "TINKER_BASE_URL"
+KEY_VARIABLE = "TINKER_API_KEY"
+KEY_PREFIX = "tml-"
+OPEN_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class OpenedPolicy:
+    """runtime: what the gateway serves as `main`. died: waits for an unasked end of the embedded service and says why."""
+
+    runtime: PolicyRuntime
+    died: Callable[[], Awaitable[str]] | None = None
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """model_path: sampler weights, None for the base model; version: theirs. runs_dir: its `.tinker` holds checkpoints."""
+
+    spec: ModelSpec
+    model_path: str | None
+    version: int
+    deterministic: bool
+    runs_dir: Path
+    log_path: Path
+
+
+def check_key(spec: ModelSpec) -> None:
+    """Raises ConfigError when the service needs a key and none that can be one is set."""
+    if address_of(spec) != LOCAL and not os.environ.get(KEY_VARIABLE, "").startswith(KEY_PREFIX):
+        advice = "or evaluate on an embedded service: tinker_base_url: local"
+        raise ConfigError(Problem(f"must be set and begin with {KEY_PREFIX!r}", key=KEY_VARIABLE, advice=advice))
+
+
+def address_of(spec: ModelSpec) -> str | None:
+    return spec.base_url or os.environ.get(ADDRESS_VARIABLE) or None
+
+
+@asynccontextmanager
+async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
+    """The policy while the block runs; an embedded service is ended with it."""
+    if address_of(request.spec) != LOCAL:
+        yield OpenedPolicy(await _runtime(request, address_of(request.spec), None, None))
+        return
+    from platoon.local.bases import all_bases
+    from platoon.local.launcher import start_local_service
+
+    state_dir = request.runs_dir / STATE_DIR
+    name = request.spec.model_name
+    if name not in all_bases():
+        rule = f"the embedded service has no base model {name!r}"
+        raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
+    service = start_local_service(state_dir, deterministic=request.deterministic, log_path=request.log_path)
+    async with service:
+        tokenizer = all_bases()[name].write_directory(state_dir / "bases")
+        yield OpenedPolicy(await _runtime(request, service.base_url, service.api_key, tokenizer), service.died)
+
+
+async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | None, tokenizer: Path | None) -> PolicyRuntime:
+    from platoon.sampling.renderers.build import build_renderer
+    from platoon.sampling.service_errors import service_errors
+    from platoon.sampling.tinker_sampler import TinkerSampler
+    from platoon.train.trainer.build import tokenizer_directory
+
+    spec = request.spec
+    renderer = await asyncio.to_thread(lambda: build_renderer(spec, tokenizer or tokenizer_directory(spec.model_name)))
+    with service_errors("opening the sampler", base_url=base_url):
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                # The SDK opens its session in its first call and blocks its caller meanwhile.
+                client = await asyncio.to_thread(_sampling_client, base_url, api_key, spec.model_name, request.model_path)
+        except TimeoutError:
+            address = base_url or "the default address"
+            raise ServiceError(f"the service at {address} gave no sampler in {OPEN_TIMEOUT_S:g} s") from None
+    sampler = TinkerSampler(client, request.version, sample_timeout_s=spec.sample_timeout_s, base_url=base_url)
+    return PolicyRuntime(MAIN, spec, sampler, renderer)
+
+
+def _sampling_client(base_url: str | None, api_key: str | None, model_name: str, model_path: str | None) -> Any:
+    import tinker
+
+    service = tinker.ServiceClient(base_url=base_url, api_key=api_key)
+    if model_path is not None:
+        return service.create_sampling_client(model_path=model_path)
+    return service.create_sampling_client(base_model=model_name)

@@ -1,0 +1,70 @@
+"""Plays rollouts of an entry: the one place where a run's configuration meets `episodes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from platoon.episodes.rollout import RolloutResult, run_rollout
+from platoon.episodes.route import RolloutSettings, Route
+from platoon.gateway.seeds import SeedKey
+from platoon.gateway.service import ModelGateway
+from platoon.train.components.entries import EntryTasks
+from platoon.train.config_defs.entries import EnvironmentConfig
+from platoon.train.config_defs.rollout import RolloutConfig
+
+
+def route_of(entry: EnvironmentConfig, *, training: bool) -> Route:
+    """How an entry's tasks are played; every split but train takes the entry's `eval_overrides` on top."""
+    options = dict(entry.harness_options)
+    if not training:
+        options |= entry.eval_overrides.harness_options
+    assert entry.service is not None
+    assert entry.harness is not None
+    return Route(
+        entry=entry.label,
+        service_name=entry.service,
+        harness=entry.harness,
+        harness_options=options,
+        placement=entry.placement,
+        program=entry.program,
+        on_context_overflow=entry.on_context_overflow,
+        on_harness_exit={"timeout": entry.on_harness_exit.timeout, "crash": entry.on_harness_exit.crash},
+    )
+
+
+def rollout_settings(config: RolloutConfig) -> RolloutSettings:
+    return RolloutSettings(
+        max_steps=config.max_steps,
+        timeout_s=config.timeout,
+        sampling=config.inference_params.settings(),
+        sampling_precedence=config.sampling_precedence,
+    )
+
+
+@dataclass(frozen=True)
+class Player:
+    """Plays rollouts of one entry. policy: of the root agent. roles: policy by role. seed: None lets the service choose."""
+
+    entry: EntryTasks
+    route: Route
+    settings: RolloutSettings
+    gateway: ModelGateway
+    policy: str
+    roles: Mapping[str, str]
+    seed: int | None
+
+    async def play(self, task_id: str, *, position: int, member: int, output_dir: Path | None) -> RolloutResult:
+        """One rollout. position and member: what its calls' seeds depend on."""
+        return await run_rollout(
+            task_id,
+            route=self.route,
+            service=self.entry.service,
+            gateway=self.gateway,
+            settings=self.settings,
+            policy=self.policy,
+            roles=self.roles,
+            seed_key=SeedKey(self.seed, position, member) if self.seed is not None else None,
+            output_dir=output_dir,
+        )
