@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
@@ -86,6 +87,7 @@ def train(  # noqa: PLR0917  because click passes options by name
 def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site: Site, console: Console) -> TrainInputs:
     """What the run is made from: read from a folder of inputs, or made in a place that is gone afterwards."""
     from platoon.errors import ConfigError, Problem
+    from platoon.pipeline.entries import entry_tasks
     from platoon.pipeline.inputs import build_inputs, read_inputs
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
@@ -97,12 +99,13 @@ def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site:
             found = read_inputs(inputs, site, config.parent)
         else:
             found = build_inputs(config, Path(made), site, console, overrides)
-    if found.kind != "train":
-        raise ConfigError(Problem("is no training configuration", file=str(config), advice="use platoon eval"))
+        if found.kind != "train":
+            raise ConfigError(Problem("is no training configuration", file=str(config), advice="use platoon eval"))
+        # Through JSON, as strict models want it.
+        model = RunConfig.model_validate_json(json.dumps(found.values))
+        entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
     identity = {name: found.digests[name] for name in IDENTITY_FILES}
-    # Through JSON, as strict models want it.
-    model = RunConfig.model_validate_json(json.dumps(found.values))
-    return TrainInputs(model, config.parent, found.digests, identity, found.chat, found.entries)
+    return TrainInputs(model, config.parent, found.digests, identity, found.chat, entries)
 
 
 def _run_directory(config: Path, overrides: tuple[str, ...], name: str | None, run_dir: Path | None, site: Site) -> Path:

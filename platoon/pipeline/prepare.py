@@ -1,7 +1,7 @@
 """Runs the workflow's `prepare` target for a recipe, as a program of its own, and tells its steps one line each.
 
-The workflow comes with the installation, so that any folder will do; results and logs go below the working directory. Rollout workers
-and the trainer never import Snakemake: only this subprocess does.
+The workflow comes with the installation, so that any folder will do; results and logs go below the working directory. Rollout
+workers and the trainer never import Snakemake: only this subprocess does.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from platoon.train.policy.service import ServiceFactory, TinkerFactory
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
 from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
+from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
@@ -92,7 +94,9 @@ async def _start(
     """One start; the reason it stopped early, None when the plan is done."""
     config = request.inputs.config
     console.progress("starting", f"run {request.run}", "the training service")
-    async with run_services(config, specs, request.run_dir.parent, request.run_dir / "logs") as services:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(run_sandboxes(request.run_dir, console))
+        services = await stack.enter_async_context(run_services(config, specs, request.run_dir.parent, request.run_dir / "logs"))
         settings = _settings(request, specs, identity, services.addresses)
         factory = make_factory()
         run = TrainerRun(settings, trainer, factory, console, services=services.died)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from platoon.errors import ConfigError, Problem
+from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.renderers import renderer_of
@@ -19,8 +20,8 @@ class TrainInputs:
     """Everything a run is made from, resolved.
 
     base: what relative paths of the configuration are relative to. digests: of the input files, for the receipt. identity: digests
-    that are part of the run's identity. chat: files of conversations by the path the configuration gives. entries: what
-    `pipeline.inputs` says of each environment entry, by label.
+    that are part of the run's identity. chat: files of conversations by the path the configuration gives. entries: with
+    their services and train tasks.
     """
 
     config: RunConfig
@@ -28,7 +29,7 @@ class TrainInputs:
     digests: Mapping[str, str] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     chat: Mapping[str, Path] = field(default_factory=dict)
-    entries: Mapping[str, Any] = field(default_factory=dict)
+    entries: Sequence[EntryTasks] = ()
 
 
 def build_trainer(inputs: TrainInputs) -> Trainer:

@@ -29,8 +29,11 @@ class Rollouts(Protocol):
     source: made before anything is sampled. open: called when every policy is published, before the source starts.
     """
 
-    source: RolloutSource
-    store: GroupStore
+    @property
+    def source(self) -> RolloutSource: ...
+
+    @property
+    def store(self) -> GroupStore: ...
 
     async def open(self) -> None: ...
 
