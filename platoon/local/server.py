@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from platoon.local.service import LocalService, ServiceSettings
 LOOPBACK = "127.0.0.1"
 MOST_BODY_BYTES = 256 << 20
 SWEEP_S = 20.0
+REAP_S = 300.0
 # Longer than a client idles: a connection closed under a request is a retry for nothing.
 KEEPALIVE_S = 3600.0
 
@@ -84,8 +86,12 @@ async def serve(settings: ServerSettings) -> None:
 
 
 async def _sweep_until(stop: asyncio.Event, service: LocalService) -> None:
+    next_reap = 0.0
     while not stop.is_set():
         service.sweep()
+        if time.monotonic() >= next_reap:
+            await asyncio.to_thread(service.reap)
+            next_reap = time.monotonic() + REAP_S
         try:
             await asyncio.wait_for(stop.wait(), SWEEP_S)
         except TimeoutError:

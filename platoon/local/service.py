@@ -6,6 +6,7 @@ sequence numbers.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from platoon.local.model import Weights
 from platoon.local.promises import Outcome, Promise, Promises
 from platoon.local.refusals import NotFound, Refusal
 from platoon.local.sampling_engine import LiveSampler, SamplingEngine
-from platoon.local.sessions import Model, Registry, SamplerRecord, Session
+from platoon.local.sessions import Model, Registry, SamplerRecord
 from platoon.local.tokens import Tokens
 from platoon.local.wire import ForwardBackward, encode_logprobs
 from platoon.local.worker import Worker
@@ -212,21 +213,18 @@ class LocalService:
 
     # Housekeeping
 
-    def finish_session(self, session: Session) -> None:
-        self.registry.finish(session)
-
     def sweep(self) -> None:
-        """Drops old outcomes, silent sessions and expired checkpoints."""
+        """Drops old outcomes and silent sessions."""
         self.promises.sweep()
         for session in self.registry.silent_since(time.time() - self.settings.session_timeout_s):
             self.registry.finish(session)
-        self.worker.post(self._reap)
 
-    def _reap(self) -> None:
+    def reap(self) -> None:
+        """Deletes expired checkpoints. Reads every header, so it runs beside the loop; the store holds no state to guard."""
         try:
             self.store.reap()
         except OSError as error:
-            print(f"local service: could not reap expired checkpoints: {error}", flush=True)  # noqa: T201  because stdout is its log
+            sys.stderr.write(f"local service: could not reap expired checkpoints: {error}\n")
 
     # On the torch thread
 
