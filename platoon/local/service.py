@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,25 +24,12 @@ from platoon.local.promises import Outcome, Promise, Promises
 from platoon.local.refusals import NotFound, Refusal
 from platoon.local.sampling_engine import LiveSampler, SamplingEngine
 from platoon.local.sessions import Model, Registry, SamplerRecord
+from platoon.local.settings import ServiceSettings
 from platoon.local.tokens import Tokens
 from platoon.local.wire import ForwardBackward, encode_logprobs
 from platoon.local.worker import Worker
 
 TRAIN_GROUPS = ("attn", "mlp", "unembed")
-
-
-@dataclass(frozen=True)
-class ServiceSettings:
-    """How a service computes and what it keeps.
-
-    state_dir: checkpoints and tokenizer directories; servers may share it. deterministic: refuse operations whose additions have no
-    fixed order. session_timeout_s: silence that ends a session.
-    """
-
-    state_dir: Path
-    threads: int = 1
-    deterministic: bool = False
-    session_timeout_s: float = 900.0
 
 
 class LocalService:
