@@ -35,7 +35,7 @@ def test_serve_prints_its_address_wants_its_key_and_ends_on_term(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "code", "rule"),
     [
-        (["--state", "a:b"], 78, "no ':' in its path"),
+        (["--state", "{tmp}/a:b"], 78, "no ':' in its path"),
         (["--threads", "2", "--deterministic"], 78, "--threads: deterministic sampling needs one thread"),
         (["--host", "0.0.0.0"], 78, "needs an API key"),
         (["--port", "99999"], 64, "--port"),
@@ -43,6 +43,8 @@ def test_serve_prints_its_address_wants_its_key_and_ends_on_term(tmp_path: Path)
     ],
 )
 def test_what_cannot_be_served_is_refused(tmp_path: Path, options: list[str], code: int, rule: str) -> None:
-    done = subprocess.run([*COMMAND, *options], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    given = [option.replace("{tmp}", str(tmp_path)) for option in options]
+    command = [*COMMAND, "--state", str(tmp_path / "state"), *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code and rule in done.stderr
     assert list(tmp_path.iterdir()) == []
