@@ -23,9 +23,10 @@ from platoon.envs.harbor.session import HarborSession, SandboxLease, SessionSett
 from platoon.envs.harbor.specs import apply_needs, build_spec, ignored_users, refusals
 from platoon.envs.harbor.task_toml import Healthcheck
 from platoon.errors import ConfigError, EnvSetupError, PlatoonError, Problem
+from platoon.host.waiting import finish
 from platoon.sandbox import get_provider
 from platoon.sandbox.base import Sandbox, SandboxProvider, SandboxSpec
-from platoon.sandbox.labels import StartedSandbox, finish, start_guarded
+from platoon.sandbox.labels import StartedSandbox, start_guarded
 
 logger = logging.getLogger(__name__)
 
