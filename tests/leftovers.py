@@ -1,8 +1,8 @@
 """Finds what a test left behind: processes, listening sockets, mounts, scratch.
 
-A plugin (`pytest_plugins = ["leftovers"]`). All tests of a session get a node scratch of their own. After every test that is no
-unit test, and once at the end, it fails when something lives that did not before: children of this process, processes that carry the
-session's scratch or a sandbox of it in their environment, listening sockets of this process, mounts, entries of the scratch.
+A plugin (`pytest_plugins = ["tests.leftovers"]`). All tests of a session get a scratch of their own. After every test that is no
+unit test, and once at the end, it fails when something lives that did not before: children of this process, processes that carry
+the session's scratch or a sandbox of it in their environment, listening sockets of this process, mounts, entries of the scratch.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from leftovers import Present, look
+
+from tests.leftovers import Present, look
 
 pytestmark = pytest.mark.process
 

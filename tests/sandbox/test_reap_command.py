@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from contract import running
 
 from platoon.cli.main import platoon
+from tests.sandbox.contract import running
 
 pytestmark = pytest.mark.process
 
