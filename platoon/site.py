@@ -1,6 +1,7 @@
 """The site file: where caches and runs lie and which sandboxes a site has. Providers judge their options themselves.
 
 Which file: `--site`, else `PLATOON_SITE`, else `$XDG_CONFIG_HOME/platoon/site.yaml` (`~/.config` without the variable), else none.
+`--site none` takes the defaults.
 `~` and `$VAR` or `${VAR}` expand in paths; relative paths are relative to the file. A named file must exist.
 """
 
@@ -21,6 +22,7 @@ from platoon.errors import ConfigError, Problem
 VARIABLE = "PLATOON_SITE"
 REMOVED_VARIABLES = ("PLATOON_HARBOR_CACHE", "PLATOON_TOOLCHAINS")
 DEFAULT_CACHE = "~/.cache/platoon"
+DEFAULTS = "none"
 
 _REFERENCE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))")
 
@@ -87,6 +89,8 @@ def load_site(option: Path | None = None) -> Site:
 
 def site_file(option: Path | None = None) -> Path | None:
     """The file that is in force, None when there is none. Raises ConfigError when a named one is missing."""
+    if option is not None and str(option) == DEFAULTS:
+        return None
     named = option or (Path(text) if (text := os.environ.get(VARIABLE)) else None)
     if named is not None:
         if not named.is_file():

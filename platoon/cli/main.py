@@ -10,13 +10,22 @@ import click
 from platoon import exits
 from platoon.errors import PlatoonError
 
-# Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name.
+# Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write the report page from receipts"),
     "eval": ("eval", "evaluate weights on a split of tasks"),
     "train": ("train", "train a run, or go on with it"),
     "show": ("show", "show the headline figures of a results folder"),
     "local": ("local", "the embedded Tinker-compatible service"),
+    "config": ("config", "check and show configurations"),
+    "harbor": ("harbor", "hash tasks and fetch datasets"),
+    "image-map": ("inputs", "write where each image of a plan is"),
+    "lock": ("inputs", "lock the data of a resolved configuration"),
+    "plan": ("inputs", "name the images that tasks need"),
+    "prepare": ("prepare", "make everything that runs will read"),
+    "resolve": ("inputs", "write a configuration in canonical form"),
+    "summary": ("results", "write the headline figures of receipts"),
+    "verify": ("results", "make inputs again and compare the bytes"),
 }
 
 
@@ -30,7 +39,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"platoon.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

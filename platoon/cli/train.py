@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from platoon.host.console import Console
+    from platoon.site import Site
     from platoon.train.trainer.build import TrainInputs
 
+# Input files whose content decides what is trained.
+IDENTITY_FILES = ("datasets.lock.json", "image_map.json")
 DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
 SECONDS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of click know no parameter
     """`720m`, `12h`, `90s`; a bare number is minutes. Seconds as a float."""
 
     name = "duration"
@@ -41,7 +47,7 @@ class Duration(click.ParamType):
 @click.option("--time-budget", type=Duration(), help="Stop early enough to save within this time (720m).")
 @click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
 @click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
-def train(
+def train(  # noqa: PLR0917  because click passes options by name
     config: Path,
     overrides: tuple[str, ...],
     inputs: Path | None,
@@ -56,12 +62,15 @@ def train(
     """Trains the run that CONFIG describes, or goes on with it."""
     started_at = time.monotonic()
     from platoon.host.console import Console
+    from platoon.site import load_site
     from platoon.train.launch import TrainRequest
     from platoon.train.launch import train as launch
 
     with Console(log_file=log_file) as console:
         console.progress("reading", str(config))
-        found, directory = _inputs(config, overrides, inputs, name, run_dir, site)
+        place = load_site(site)
+        directory = _run_directory(config, overrides, name, run_dir, place)
+        found = _inputs(config, overrides, inputs, place, console)
         request = TrainRequest(
             run=name or directory.name,
             run_dir=directory,
@@ -75,31 +84,43 @@ def train(
     sys.exit(code)
 
 
-def _inputs(
-    config: Path, overrides: Sequence[str], inputs: Path | None, name: str | None, run_dir: Path | None, site_file: Path | None
-) -> tuple[TrainInputs, Path]:
-    """What the run is made from, and its directory."""
-    from platoon.artifacts.digests import file_digest
-    from platoon.config.load import load
+def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site: Site, console: Console) -> TrainInputs:
+    """What the run is made from: read from a folder of inputs, or made in a place that is gone afterwards."""
     from platoon.errors import ConfigError, Problem
-    from platoon.site import load_site
+    from platoon.pipeline.entries import entry_tasks
+    from platoon.pipeline.inputs import build_inputs, read_inputs
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
 
-    site = load_site(site_file)
     if inputs is not None and overrides:
         raise ConfigError(Problem("resolved inputs take no overrides", key=overrides[0], advice="give them to platoon resolve"))
-    source = config if inputs is None else inputs / "config.yaml"
-    loaded = load(source, overrides)
-    model = loaded.build(RunConfig)
-    root = site.runs or (Path(model.log_path) if model.log_path is not None else None)
-    if run_dir is None and root is None:
+    with TemporaryDirectory(prefix="platoon-inputs-") as made:
+        if inputs is not None:
+            found = read_inputs(inputs, site, config.parent)
+        else:
+            found = build_inputs(config, Path(made), site, console, overrides)
+        if found.kind != "train":
+            raise ConfigError(Problem("is no training configuration", file=str(config), advice="use platoon eval"))
+        # Through JSON, as strict models want it.
+        model = RunConfig.model_validate_json(json.dumps(found.values))
+        entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
+    identity = {name: found.digests[name] for name in IDENTITY_FILES}
+    return TrainInputs(model, config.parent, found.digests, identity, found.chat, entries)
+
+
+def _run_directory(config: Path, overrides: tuple[str, ...], name: str | None, run_dir: Path | None, site: Site) -> Path:
+    """`--run-dir`; else the name below the site's runs; else the names that `stats:` gives, below `log_path` or the site's runs."""
+    from platoon.config.load import load
+    from platoon.errors import ConfigError, Problem
+
+    if run_dir is not None:
+        return run_dir.absolute()
+    values = load(config, overrides).values
+    log_path = values.get("log_path")
+    named = Path(log_path) if isinstance(log_path, str) else None
+    root = (site.runs or named) if name is not None else (named or site.runs)
+    if root is None:
         advice = "set runs: in the site file, log_path: here, or give --run-dir"
-        raise ConfigError(Problem("says where runs go nowhere", key="log_path", file=str(config), advice=advice))
-    if run_dir is None:
-        assert root is not None
-        run_dir = root / (name or f"{model.stats.experiment_name or config.stem}/{model.stats.trial_name}")
-    files = sorted(inputs.iterdir()) if inputs is not None else []
-    digests = {path.name: file_digest(path) for path in files}
-    identity = {key: digests[key] for key in ("datasets.lock.json", "image_map.json") if key in digests}
-    return TrainInputs(model, config.parent.absolute(), digests, identity), run_dir.absolute()
+        raise ConfigError(Problem("nothing says where runs go", key="log_path", file=str(config), advice=advice))
+    stats = values.get("stats") or {}
+    return (root / (name or f"{stats.get('experiment_name') or config.stem}/{stats.get('trial_name', 'run')}")).absolute()

@@ -45,7 +45,9 @@ TOOLS: tuple[ToolSpec, ...] = (
             ["path"],
         ),
     ),
-    ToolSpec("write", "Write a file, replacing it whole.", _schema({"path": _PATH, "content": {"type": "string"}}, ["path", "content"])),
+    ToolSpec(
+        "write", "Write a file, replacing it whole.", _schema({"path": _PATH, "content": {"type": "string"}}, ["path", "content"])
+    ),
     ToolSpec(
         "edit",
         "Replace the one occurrence of a text in a file.",
@@ -155,7 +157,9 @@ async def read_file(sandbox: Sandbox, path: str, timeout_s: float, limit_bytes: 
     """The content of a regular file of the sandbox. Raises ToolFault for anything else or a larger one."""
     kind, size = await _kind(sandbox, path, timeout_s)
     if kind != "file":
-        raise ToolFault({"missing": f"{path} does not exist", "directory": f"{path} is a directory"}.get(kind, f"{path} is no file"))
+        raise ToolFault(
+            {"missing": f"{path} does not exist", "directory": f"{path} is a directory"}.get(kind, f"{path} is no file")
+        )
     if size > limit_bytes:
         raise ToolFault(f"{path} has {size} bytes; at most {limit_bytes} can be read")
     data = bytearray()

@@ -78,7 +78,7 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
     from platoon.sampling.renderers.build import build_renderer
     from platoon.sampling.service_errors import service_errors
     from platoon.sampling.tinker_sampler import TinkerSampler
-    from platoon.train.trainer.build import tokenizer_directory
+    from platoon.train.trainer.renderers import tokenizer_directory
 
     spec = request.spec
     renderer = await asyncio.to_thread(lambda: build_renderer(spec, tokenizer or tokenizer_directory(spec.model_name)))

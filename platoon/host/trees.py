@@ -1,4 +1,4 @@
-"""Trees of files that somebody else filled: removed whole whatever their modes, copied without following a link or hanging on a FIFO."""
+"""Trees of files that somebody else filled: removed whole whatever their modes, copied without following links or waiting on FIFOs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def copy_tree(src: Path, dst: Path, *, links: bool) -> None:
             target = dst / entry.name
             if entry.is_symlink() and links:
                 remove_tree(target)
-                target.symlink_to(os.readlink(entry.path))
+                target.symlink_to(Path(entry.path).readlink())
             elif entry.is_dir(follow_symlinks=False):
                 if target.is_symlink():
                     target.unlink()

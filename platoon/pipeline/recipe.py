@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from platoon.config.load import load_model
 from platoon.config.model import ConfigModel, nearest
@@ -27,8 +27,6 @@ ConfigPath = Annotated[str, Field(min_length=1, pattern=r"^[^\x00\n\r]+$")]
 
 class RunEntry(ConfigModel):
     """One training run."""
-
-    model_config = ConfigDict(populate_by_name=True)
 
     config: ConfigPath
     """training configuration, relative to the recipe"""

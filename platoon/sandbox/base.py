@@ -81,7 +81,7 @@ class SandboxSpec:
 
 @dataclass(frozen=True)
 class ExecResult:
-    """exit_code: after a timeout it is the provider's own, so test `timed_out`. Output beyond the provider's bound is noted at its end."""
+    """exit_code: after a timeout it is the provider's own, so test `timed_out`. Output that was left out is noted at its end."""
 
     exit_code: int
     stdout: str
@@ -163,7 +163,7 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class SandboxProvider(Protocol):
-    """Starts sandboxes. capabilities: a subset of `CAPABILITIES`; options: what it was built with, so that a reaper can rebuild it."""
+    """Starts sandboxes. capabilities: a subset of `CAPABILITIES`; options: what it was built with, for reapers."""
 
     name: str
     capabilities: frozenset[str]

@@ -179,8 +179,8 @@ async def start_guarded(
     """Registers, starts and attaches a sandbox, or leaves nothing behind.
 
     start: another way to start than `provider.start`, such as a restore. A start that is cancelled or takes longer than `budget_s`
-    seconds is cancelled, waited for, and what it still gave is stopped; TimeoutError says that the budget was used up. A failed start
-    cleaned up after itself, unless its exception has a true `may_remain`: then the registration stays for the reaper.
+    seconds is cancelled, waited for, and what it still gave is stopped; TimeoutError says that the budget was used up. A failed
+    start cleaned up after itself, unless its exception has a true `may_remain`: then the registration stays for the reaper.
     """
     live = live or LIVE
     spec = replace(spec, labels={**spec.labels, **live.current_labels()})

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from platoon import exits
 from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
+from platoon.errors import PlatoonError
 from platoon.host.console import Console
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
@@ -25,6 +27,7 @@ from platoon.train.policy.service import ServiceFactory, TinkerFactory
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
 from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
+from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
@@ -66,11 +69,12 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         return exits.DONE
     check_keys(specs)
     with Lease(request.run_dir):
-        if not known:
+        # Another start may have made the run between the two looks.
+        if not check_identity(request.run_dir, identity, request.run):
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
-        reason = asyncio.run(_start(request, specs, trainer, identity, console, make_factory))
+        reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
     if reason is not None:
         console.say(f"stopped after {reason}; the same command goes on")
         return EXIT_CODES[reason]
@@ -82,6 +86,7 @@ async def _start(
     request: TrainRequest,
     specs: Mapping[str, PolicySpec],
     trainer: Trainer,
+    *,
     identity: Mapping[str, Any],
     console: Console,
     make_factory: Callable[[], ServiceFactory],
@@ -89,11 +94,15 @@ async def _start(
     """One start; the reason it stopped early, None when the plan is done."""
     config = request.inputs.config
     console.progress("starting", f"run {request.run}", "the training service")
-    async with run_services(config, specs, request.run_dir.parent, request.run_dir / "logs") as services:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(run_sandboxes(request.run_dir, console))
+        services = await stack.enter_async_context(run_services(config, specs, request.run_dir.parent, request.run_dir / "logs"))
         settings = _settings(request, specs, identity, services.addresses)
         factory = make_factory()
         run = TrainerRun(settings, trainer, factory, console, services=services.died)
         await run.run()
+        if not run.ended and run.stop.reason is None:
+            raise PlatoonError(f"run {request.run}: the trainer ended after step {run.step} of {run.planned_steps}")
         return None if run.ended else run.stop.reason
 
 

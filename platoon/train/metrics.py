@@ -128,6 +128,46 @@ REGISTRY: tuple[Metric, ...] = (
         },
     ),
     *_table(
+        "batch/",
+        "sum",
+        "rows",
+        {"rows": "fresh rows of the policy in the step", "rows_sent": "rows sent to the service"},
+    ),
+    *_table(
+        "batch/",
+        "sum",
+        "updates",
+        {"updates": "optimizer updates of the step", "skipped_optimizer": "1 when the step had nothing to learn"},
+    ),
+    *_table(
+        "error_filter/",
+        "sum",
+        "tokens",
+        {
+            "detected_action_tokens": "sampled tokens of calls that reported an error",
+            "suppressed_positive_action_tokens": "those that an advantage would have rewarded, left out",
+        },
+    ),
+    *_table(
+        "optim/",
+        "mean",
+        "nats",
+        {
+            "kl_sample_train_v1": "sampler's less learner's logprob, over trained tokens",
+            "kl_sample_train_v2": "half the mean square of that",
+            "entropy": "minus the sampler's logprob",
+        },
+    ),
+    *_table(
+        "optim/",
+        "mean",
+        "ratio",
+        {
+            **{f"importance_weight_{part}": "learner's to sampler's probability" for part in ("mean", "std", "min", "max")},
+            **{f"clip_frac_{part}": "share of ratios outside the clip bounds" for part in ("low", "high", "total")},
+        },
+    ),
+    *_table(
         "dispatch/",
         "last",
         "share",

@@ -29,7 +29,7 @@ class RunServices:
 
 
 def service_names(config: RunConfig, specs: Mapping[str, PolicySpec]) -> dict[str, str]:
-    """Which service each policy uses: `run` for the run's own, else the policy's id. An address of its own is a service of its own."""
+    """Which service each policy uses: `run` for the run's own, its id for a policy with an address of its own."""
     return {policy: policy if policy in config.policies and config.policies[policy].tinker_base_url else "run" for policy in specs}
 
 

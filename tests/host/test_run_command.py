@@ -61,8 +61,10 @@ def test_cancellation_returns_after_the_program_is_gone():
     async def main() -> int:
         pids: list[int] = []
         task = asyncio.create_task(run_command(["sleep", "50"], on_start=pids.append))
-        while not pids:
+        for _ in range(1000):
             await asyncio.sleep(0.01)
+            if pids:
+                break
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -47,11 +47,12 @@ PROCESS = RunMode(
     options=lambda tmp_path: {"root": str(tmp_path / "sandboxes")},
 )
 
+TELL = "until test -s /tmp/pid; do sleep 0.02; done; cat /tmp/pid"
 LEFT_BEHIND = {
     "background": "sleep 300 & echo $!",
     "nohup": "nohup sleep 300 >/dev/null 2>&1 & echo $!",
-    "own session": "setsid sh -c 'echo $$ > /tmp/pid; sleep 300' >/dev/null 2>&1 & until test -s /tmp/pid; do sleep 0.02; done; cat /tmp/pid",
-    "double fork": "(setsid sh -c 'sleep 300 & echo $! > /tmp/pid' >/dev/null 2>&1 &) ; until test -s /tmp/pid; do sleep 0.02; done; cat /tmp/pid",
+    "own session": f"setsid sh -c 'echo $$ > /tmp/pid; sleep 300' >/dev/null 2>&1 & {TELL}",
+    "double fork": f"(setsid sh -c 'sleep 300 & echo $! > /tmp/pid' >/dev/null 2>&1 &) ; {TELL}",
     "clean environment": "env -i sleep 300 >/dev/null 2>&1 & echo $!",
     "ignores signals": "sh -c 'trap \"\" TERM INT HUP; while :; do sleep 0.1; done' >/dev/null 2>&1 & echo $!",
     "stopped": "sh -c 'kill -STOP $$; sleep 300' >/dev/null 2>&1 & echo $!",
@@ -178,7 +179,9 @@ class ProviderContract:
 
         self.play(scenario)
 
-    @pytest.mark.parametrize("how", ["sleep 300", "sleep 300 & wait", "setsid sleep 300 & wait", "trap '' TERM; sleep 300; sleep 300"])
+    @pytest.mark.parametrize(
+        "how", ["sleep 300", "sleep 300 & wait", "setsid sleep 300 & wait", "trap '' TERM; sleep 300; sleep 300"]
+    )
     def test_a_timeout_ends_the_whole_tree(self, how: str):
         async def scenario(box: Sandbox):
             result = await box.exec(f"echo before; {how}", timeout_s=0.5)
@@ -189,9 +192,10 @@ class ProviderContract:
 
     def test_a_cancellation_returns_once_the_command_is_gone(self):
         async def scenario(box: Sandbox):
-            task = asyncio.create_task(box.exec("echo $$ > /tmp/pid; (sleep 300 &) ; while :; do date > /tmp/beat; sleep 0.02; done"))
-            while (await box.exec("test -s /tmp/beat")).exit_code:
-                await asyncio.sleep(0.02)
+            task = asyncio.create_task(
+                box.exec("echo $$ > /tmp/pid; (sleep 300 &) ; while :; do date > /tmp/beat; sleep 0.02; done")
+            )
+            await box.exec("until test -s /tmp/beat; do sleep 0.02; done", timeout_s=20)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -221,7 +225,9 @@ class ProviderContract:
             entry = await box.exec("p=$(cat /tmp/kept); echo $p:$(sed 's/.*) //' /proc/$p/stat | cut -d' ' -f20)")
             await box.keep_processes([entry.stdout.strip(), "4194304:1"])  # type: ignore[attr-defined]
             await box.kill_processes()
-            alive = await box.exec("for n in kept child other; do grep -q 'State:.[RSD]' /proc/$(cat /tmp/$n)/status && echo $n; done; true")
+            alive = await box.exec(
+                "for n in kept child other; do grep -q 'State:.[RSD]' /proc/$(cat /tmp/$n)/status && echo $n; done; true"
+            )
             assert alive.stdout.split() == ["kept", "child"]
 
         self.play(scenario)
@@ -337,7 +343,10 @@ class ProviderContract:
     def test_a_reap_takes_what_bears_all_labels_and_leaves_the_rest(self):
         async def main():
             spec = SandboxSpec(self.mode.image, labels={"run": "one", "more": "x"})
-            ours, other = await self.provider.start(spec), await self.provider.start(SandboxSpec(self.mode.image, labels={"run": "two"}))
+            ours, other = (
+                await self.provider.start(spec),
+                await self.provider.start(SandboxSpec(self.mode.image, labels={"run": "two"})),
+            )
             try:
                 assert await self.provider.reap({"run": "none"}) == 0
                 assert await self.provider.reap({"run": "one", "more": "y"}) == 0

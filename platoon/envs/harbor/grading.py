@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 SCRIPT_TIMEOUT_S = 120.0
 OVERHEAD_S = 120.0
 
-_RUN = f'exec bash {scripts.TESTS}/test.sh > {scripts.TEST_OUTPUT} 2>&1 < /dev/null'
+_RUN = f"exec bash {scripts.TESTS}/test.sh > {scripts.TEST_OUTPUT} 2>&1 < /dev/null"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,9 @@ def judge(files: Sequence[RewardFile], contract: RewardContract) -> Outcome:
             return zero(reason, contract, {**metadata, "reward_problem": file.name})
     found = [file for file in files if file.state == "regular"]
     if len(contract.primaries) > 1 and len(found) > 1:
-        return Outcome.infra("verifier_ambiguous_reward_files", "invalid", reason="verifier_ambiguous_reward_files", metadata=metadata)
+        return Outcome.infra(
+            "verifier_ambiguous_reward_files", "invalid", reason="verifier_ambiguous_reward_files", metadata=metadata
+        )
     try:
         if not found:
             raise RewardFault("reward_file_missing", f"neither {' nor '.join(REWARD_FILES)} is there")

@@ -63,7 +63,9 @@ class HarborService:
         base = Path(base_dir)
         if lock_file is not None:
             if cache_dir is None:
-                raise ConfigError(Problem("a lock is served from the cache it was fetched to: cache_dir is missing", file=str(lock_file)))
+                raise ConfigError(
+                    Problem("a lock is served from the cache it was fetched to: cache_dir is missing", file=str(lock_file))
+                )
             self._tasks: ServedTasks = serve_lock(Path(lock_file), Path(cache_dir), self.options, base)
         elif self.options.dataset is not None:
             raise ConfigError(
@@ -109,7 +111,9 @@ class HarborService:
     async def get_task(self, task_id: str) -> Task:
         """Raises EnvSetupError or ConfigError for a task that is not served or cannot be read."""
         row = self._tasks.row(task_id)
-        return Task(task_id, self._harbor_task(task_id).instruction, misc={"harbor": {"digest": row.digest, "index": dict(row.index)}})
+        return Task(
+            task_id, self._harbor_task(task_id).instruction, misc={"harbor": {"digest": row.digest, "index": dict(row.index)}}
+        )
 
     def agent_timeout_s(self, task_id: str) -> float | None:
         """The task's own limit of an agent's time, None without one."""
@@ -130,12 +134,21 @@ class HarborService:
         for why in refusals(harbor_task, self.options, self.provider):
             raise EnvSetupError("env_config", f"task {task.id}: {why}")
         row = self._tasks.row(task.id)
-        spec = build_spec(task.id, harbor_task, row, self.options, self._images, self.provider, os.environ, rollout_id)
+        spec = build_spec(
+            task.id,
+            harbor_task,
+            row,
+            self.options,
+            images=self._images,
+            provider=self.provider,
+            host=os.environ,
+            rollout_id=rollout_id,
+        )
         spec = apply_needs(spec, needs)
         started = await self._start(spec, None)
         try:
             await self._prepare(started.sandbox, harbor_task, spec)
-            return self._session(task, harbor_task, rollout_id, needs, spec, started)
+            return self._session(task, harbor_task, rollout_id=rollout_id, needs=needs, spec=spec, started=started)
         except BaseException:
             await finish(_stop(started))
             raise
@@ -151,7 +164,9 @@ class HarborService:
                 started = await self._start(spec, lambda wanted: self.provider.restore(snapshot, wanted))
         except (EnvBusy, GateClosed, OSError, RuntimeError) as error:
             raise EnvSetupError("env_setup", f"the sandbox could not be copied: {error}") from error
-        return self._session(task, session.harbor_task, session.rollout_id, session.needs, spec, started)
+        return self._session(
+            task, session.harbor_task, rollout_id=session.rollout_id, needs=session.needs, spec=spec, started=started
+        )
 
     async def _start(self, spec: SandboxSpec, start: Any) -> StartedSandbox:
         try:
@@ -181,6 +196,7 @@ class HarborService:
         self,
         task: Task,
         harbor_task: HarborTask,
+        *,
         rollout_id: str,
         needs: SessionNeeds | None,
         spec: SandboxSpec,

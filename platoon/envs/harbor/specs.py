@@ -26,6 +26,7 @@ def build_spec(
     task: HarborTask,
     row: LockRow,
     options: HarborOptions,
+    *,
     images: Mapping[str, Mapping[str, Any]],
     provider: SandboxProvider,
     host: Mapping[str, str],
@@ -114,6 +115,6 @@ def _user_refusals(task: HarborTask, options: HarborOptions, provider: SandboxPr
     named += [("verifier_user", verifier_policy, hook.user) for hook in task.verifier.collect]
     for key, policy, user in named:
         if user is not None and policy == "refuse":
-            yield f"it names the user {user}, and this environment refuses tasks that name users ({key}: ignore runs it as your own)"
+            yield f"it names the user {user}, and this environment refuses tasks that name users ({key}: ignore runs it as you)"
     if "honor" in (options.agent_user, verifier_policy):
         yield f"users cannot be honored: sandboxes of {provider.name} run every command as one user (set ignore or refuse)"

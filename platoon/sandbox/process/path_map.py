@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOTS = ("/app", "/tests", "/logs", "/solution", "/tmp")  # noqa: S108  because these are the sandbox's, not the host's
+HOME = "/tmp/home"  # noqa: S108  because it is below a root of the sandbox
 
 _BEFORE = r"(?<![A-Za-z0-9_./~})\]*?%@+$-])"
 _AFTER = r"(?![A-Za-z0-9_.~-])"

@@ -16,13 +16,14 @@ from platoon.host.scratch import check_private
 from platoon.host.trees import copy_tree, remove_tree
 from platoon.sandbox.base import SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
-from platoon.sandbox.process.path_map import ROOTS, PathMap
+from platoon.sandbox.process.path_map import HOME, ROOTS, PathMap
 from platoon.sandbox.process.sandbox import ProcessSandbox, enough_tools, free_directory
 from platoon.sandbox.relay import LoopbackRelay, check_upstreams
 
 logger = logging.getLogger(__name__)
 
 REAP_WAIT_S = 10.0
+MADE = (HOME, "/logs/agent", "/logs/verifier", "/logs/artifacts")
 
 
 class ProcessProvider:
@@ -158,7 +159,7 @@ class ProcessProvider:
 def lay_out(fs: Path, spec: SandboxSpec) -> None:
     """Makes the roots, links the mounts, then makes the working directory unless it is a mount's or inside a read-only one."""
     paths = PathMap(fs, (spec.workdir, *(mount.target for mount in spec.mounts)))
-    for root in (*ROOTS, "/tmp/home", "/logs/agent", "/logs/verifier", "/logs/artifacts"):
+    for root in (*ROOTS, *MADE):
         if not any(root == mount.target for mount in spec.mounts):
             _make(Path(f"{fs}{root}"))
     for mount in spec.mounts:
@@ -169,7 +170,7 @@ def lay_out(fs: Path, spec: SandboxSpec) -> None:
         if target.is_symlink():
             target.unlink()
         elif target.is_dir():
-            os.rmdir(target)
+            target.rmdir()
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
     workdir = paths.host(spec.workdir, "/")

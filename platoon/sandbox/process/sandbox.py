@@ -20,7 +20,7 @@ from platoon.host.run_command import OUTPUT_LIMIT_BYTES, CommandResult, run_comm
 from platoon.host.trees import copy_file, copy_tree, remove_tree
 from platoon.sandbox.base import Command, ExecResult, SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
-from platoon.sandbox.process.path_map import PathMap
+from platoon.sandbox.process.path_map import HOME, PathMap
 from platoon.sandbox.relay import LoopbackRelay
 
 EXEC_MARKER = "PLATOON_EXEC"
@@ -82,9 +82,7 @@ class ProcessSandbox:
 
         result: CommandResult | None = None
         try:
-            result = await run_command(
-                argv, cwd=directory, env=environment, stdin=stdin, timeout_s=timeout_s, on_start=on_start
-            )
+            result = await run_command(argv, cwd=directory, env=environment, stdin=stdin, timeout_s=timeout_s, on_start=on_start)
         except (FileNotFoundError, PermissionError) as error:
             # An error of the directory bears its name; everything else is the command's own failure, as in a container.
             if error.filename == str(directory) or not directory.is_dir():
@@ -109,13 +107,7 @@ class ProcessSandbox:
         """As `base.Sandbox.download`; symlinks are copied as links, and nothing is reported."""
         self._check_running()
         source = self.paths.host(src, self.spec.workdir)
-        if not os.path.lexists(source):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), src)
-        dst.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            await asyncio.to_thread(copy_tree, source, dst, links=True)
-        else:
-            await asyncio.to_thread(copy_file, source, dst)
+        await asyncio.to_thread(self._download, source, src, dst)
 
     async def snapshot(self) -> SandboxSnapshot:
         self._check_running()
@@ -172,7 +164,7 @@ class ProcessSandbox:
 
     def _base_environment(self) -> dict[str, str]:
         host = {name: os.environ[name] for name in HOST_VARIABLES if name in os.environ}
-        own = {"HOME": str(self.paths.fs / "tmp" / "home"), "TMPDIR": str(self.paths.fs / "tmp")}
+        own = {"HOME": f"{self.paths.fs}{HOME}", "TMPDIR": str(self.paths.fs / "tmp")}
         return {**host, **own, **self._mapped(self.spec.env)}
 
     def _mapped(self, env: Mapping[str, str]) -> dict[str, str]:
@@ -195,6 +187,16 @@ class ProcessSandbox:
             copy_tree(src, target, links=False)
         else:
             copy_file(src, target)
+
+    @staticmethod
+    def _download(source: Path, named: str, dst: Path) -> None:
+        if not os.path.lexists(source):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), named)
+        dst.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            copy_tree(source, dst, links=True)
+        else:
+            copy_file(source, dst)
 
     def _check_inside(self, path: Path, named: str) -> None:
         """A mapped path must stay below `fs` or a mount's source once links are followed."""

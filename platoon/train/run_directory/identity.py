@@ -41,18 +41,23 @@ OUTSIDE = (
     "policies.*.sample_timeout_seconds",
     "policies.*.load_checkpoint_path",
     "policies.*.checkpoint*",
-    "trainer_options.data",
+    "trainer_options.data*",
     "trainer_options.num_epochs",
     "trainer_options.max_training_steps",
-    "environments.*.service_kwargs.cache*",
+    # Where data lies; what is in it is in the digest of the lock.
+    "environments.*.service_kwargs.dataset",
+    "environments.*.service_kwargs.dataset_dir",
+    "environments.*.service_kwargs.task_dirs*",
+    "environments.*.service_kwargs.tasks",
+    "environments.*.service_kwargs.splits",
 )
 
 
 def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted keys to plain leaves; an empty mapping or list is a leaf."""
-    if isinstance(value, Mapping) and value:
+    """Dotted keys to plain leaves. What is empty has none: to say nothing and to leave out are the same."""
+    if isinstance(value, Mapping):
         items = [(str(key), item) for key, item in value.items()]
-    elif isinstance(value, list | tuple) and value:
+    elif isinstance(value, list | tuple):
         items = [(str(index), item) for index, item in enumerate(value)]
     else:
         return {prefix: value}

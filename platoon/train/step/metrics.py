@@ -1,73 +1,53 @@
-"""The metrics of a step: means of rewards, counts of rows and tokens, staleness, and what each learner said."""
+"""The metrics of a step: what its groups say, staleness, and what each learner said. Names are declared in `train.metrics`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from platoon.train.dispatch.draw import Fate
+from platoon.train.metrics import StepMetrics
 from platoon.train.objectives.policy_gradient import compute_training_metrics
 from platoon.train.policy.spec import PolicySpec
 from platoon.train.step.staleness import JudgedGroup
 from platoon.train.step.step import PolicyStep, TrainStepResult
-from platoon.train.workflow.output import MemberOutcome
+from platoon.train.workflow.telemetry import add_groups
 
 
-def step_metrics(result: TrainStepResult, specs: Mapping[str, PolicySpec]) -> dict[str, Any]:
-    """Names are those of the metrics registry; main's without a prefix, another policy's under `policies/<id>/`."""
-    members = [member for judged in result.groups for member in judged.group.output.members]
-    metrics: dict[str, Any] = {**_rewards(members), **_counts(result.groups, members), **_staleness(result.groups)}
-    metrics |= {f"time/{name}": seconds for name, seconds in result.seconds.items()}
+def step_metrics(
+    result: TrainStepResult, specs: Mapping[str, PolicySpec], thresholds: Mapping[str, float], blocked: Mapping[str, float]
+) -> dict[str, Any]:
+    """Main's under their plain names, another policy's under `policies/<id>/`.
+
+    thresholds: reward that counts as a pass, by entry. blocked: shares of time in which nothing could start, by reason.
+    """
+    metrics = StepMetrics()
+    add_groups(metrics, [(judged.group.draw.entry, judged.group.output) for judged in result.groups], thresholds)
+    _add_staleness(metrics, result.groups)
+    metrics.update({f"time/{name}": seconds for name, seconds in result.seconds.items()})
+    metrics.add("time/rollouts", *(judged.group.output.seconds for judged in result.groups))
+    metrics.update({f"dispatch/blocked_share/{reason}": share for reason, share in blocked.items()})
+    for step in result.policies.values():
+        metrics.add("train/tokens/trained", *(item.trained_tokens for item in step.microbatches))
+    rows = metrics.result()
     for policy, step in result.policies.items():
-        prefix = specs[policy].prefix
-        metrics |= {f"{prefix}{name}": value for name, value in _policy_metrics(step, specs[policy]).items()}
-    trained = sum(item.trained_tokens for step in result.policies.values() for item in step.microbatches)
-    return {**metrics, "train/tokens/trained": trained}
+        rows |= {f"{specs[policy].prefix}{name}": value for name, value in _policy_metrics(step, specs[policy]).items()}
+    return rows
 
 
-def _rewards(members: Sequence[MemberOutcome]) -> dict[str, float]:
-    """Means over measured members; a component over the members that have it."""
-    scored = [member for member in members if member.trainable and member.reward is not None]
-    if not scored:
-        return {}
-    components: dict[str, list[float]] = defaultdict(list)
-    for member in scored:
-        for name, value in member.rewards.items():
-            components[name].append(value)
-    means = {f"train/reward/{name}": float(np.mean(values)) for name, values in sorted(components.items())}
-    rewards = [member.reward for member in scored if member.reward is not None]
-    return {"train/reward": float(np.mean(rewards)), **means}
-
-
-def _counts(groups: Sequence[JudgedGroup], members: Sequence[MemberOutcome]) -> dict[str, Any]:
-    counts: dict[str, Any] = {
-        "train/rollouts": len(members),
-        "train/groups": len(groups),
-        "train/groups/stale": sum(judged.fate is Fate.STALE for judged in groups),
-        "train/groups/failed": sum(judged.fate is Fate.FAILED for judged in groups),
-        "train/tokens/prompt": sum(member.tokens.get("prompt", 0) for member in members),
-        "train/tokens/completion": sum(member.tokens.get("completion", 0) for member in members),
-        "time/rollouts": sum(member.seconds.get("total", 0.0) for member in members),
-    }
-    for status in sorted({member.status for member in members}):
-        counts[f"train/status/{status}"] = sum(member.status == status for member in members)
-    verdicts = [str(judged.group.output.verdict) for judged in groups]
-    counts |= {f"train/verdict/{verdict}": verdicts.count(verdict) for verdict in sorted(set(verdicts))}
-    return counts
-
-
-def _staleness(groups: Sequence[JudgedGroup]) -> dict[str, Any]:
-    ages = np.concatenate([judged.ages for judged in groups]) if groups else np.zeros(0)
-    found: dict[str, Any] = {"train/batch/stale_datums": sum(judged.stale_rows for judged in groups)}
+def _add_staleness(metrics: StepMetrics, groups: Sequence[JudgedGroup]) -> None:
+    metrics.add("train/batch/stale_groups", *(float(judged.fate is Fate.STALE) for judged in groups))
+    metrics.add("train/batch/stale_datums", *(judged.stale_rows for judged in groups if judged.fate is not Fate.STALE))
+    ages = np.concatenate([judged.ages for judged in groups])
     if len(ages):
-        found |= {"train/staleness/mean": float(ages.mean()), "train/staleness/max": int(ages.max())}
-    return found
+        metrics.add("train/staleness/mean", float(ages.mean()))
+        metrics.add("train/staleness/max", float(ages.max()))
 
 
 def _policy_metrics(step: PolicyStep, spec: PolicySpec) -> dict[str, Any]:
+    """Values that need not be finite numbers: what a service says is written down as it is."""
     errors = [item.errors for item in step.microbatches]
     metrics: dict[str, Any] = {
         "batch/rows": sum(item.row_count for item in step.microbatches),

@@ -1,17 +1,17 @@
-"""From inputs to a trainer: the table of trainers, and the renderer a policy of a run is read with."""
+"""From inputs to a trainer: the table of trainers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from platoon.errors import ConfigError, Problem
-from platoon.sampling.renderer import Renderer
+from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.trainer.api import Trainer
-from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.renderers import renderer_of
 from platoon.train.trainer.sft import SftOptions, SftTrainer
 
 
@@ -20,8 +20,8 @@ class TrainInputs:
     """Everything a run is made from, resolved.
 
     base: what relative paths of the configuration are relative to. digests: of the input files, for the receipt. identity: digests
-    that are part of the run's identity. chat: files of conversations by data set. entries: what `pipeline.inputs` says of each
-    environment entry, by label.
+    that are part of the run's identity. chat: files of conversations by the path the configuration gives. entries: with
+    their services and train tasks.
     """
 
     config: RunConfig
@@ -29,7 +29,7 @@ class TrainInputs:
     digests: Mapping[str, str] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     chat: Mapping[str, Path] = field(default_factory=dict)
-    entries: Mapping[str, Any] = field(default_factory=dict)
+    entries: Sequence[EntryTasks] = ()
 
 
 def build_trainer(inputs: TrainInputs) -> Trainer:
@@ -37,33 +37,9 @@ def build_trainer(inputs: TrainInputs) -> Trainer:
     return TRAINERS[inputs.config.trainer](inputs)
 
 
-def renderer_of(run: TrainerRun, policy: str) -> Renderer:
-    """The renderer of a policy, over the tokenizer its service names."""
-    from platoon.sampling.renderers.build import build_renderer
-
-    spec = run.policies[policy].spec
-    same_model = [other for other in run.trained if other.spec.model.model_name == spec.model.model_name]
-    named = same_model[0].tokenizer_id if same_model else None
-    return build_renderer(spec.model, tokenizer_directory(named or spec.model.model_name))
-
-
-def tokenizer_directory(name: str) -> Path:
-    """A directory as it is; for the name of a model its tokenizer files, fetched once into the hub's cache."""
-    if Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import snapshot_download
-
-    try:
-        patterns = ["tokenizer*", "*.jinja", "special_tokens_map.json", "vocab*", "merges.txt", "config.json"]
-        return Path(snapshot_download(name, allow_patterns=patterns))
-    except Exception as error:
-        rule = f"no tokenizer to be had for {name!r}: {error}"
-        raise ConfigError(Problem(rule, key="train.model_name", advice="use a model that is in reach, or a directory")) from error
-
-
 def _build_sft(inputs: TrainInputs) -> Trainer:
     options = _options(SftOptions, inputs.config.trainer_options)
-    paths = list(inputs.chat.values()) or [inputs.base / path for path in options.paths]
+    paths = [inputs.chat.get(path) or inputs.base / path for path in options.paths]
     return SftTrainer(inputs.config, paths, options.max_length, renderer_of)
 
 
@@ -84,4 +60,13 @@ def _options(model: type[SftOptions], options: Mapping[str, Any]) -> SftOptions:
         ) from error
 
 
-TRAINERS: Mapping[str, Callable[[TrainInputs], Trainer]] = {"sft": _build_sft}
+def _build_rl(inputs: TrainInputs) -> Trainer:
+    from platoon.train.trainer.rl import RlTrainer
+    from platoon.train.trainer.rl_rollouts import EnvironmentRollouts
+
+    config, entries = inputs.config, inputs.entries
+    tasks = {entry.label: entry.tasks for entry in entries}
+    return RlTrainer(config, tasks, lambda run: EnvironmentRollouts(run, config, entries))
+
+
+TRAINERS: Mapping[str, Callable[[TrainInputs], Trainer]] = {"rl": _build_rl, "sft": _build_sft}

@@ -6,22 +6,21 @@ The rollouts side is built behind `Rollouts`: a source of settled groups, and wh
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
-from platoon.train.checkpoints.dispatch_files import TASKS_DIR, DispatchParticipant, named_groups
+from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
 from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.checkpoints.resume import checkpoint_rows
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.dispatch.setup import planned_steps, run_order
 from platoon.train.dispatch.source import RolloutSource, TrainInterrupted
 from platoon.train.step.metrics import step_metrics
 from platoon.train.step.settings import StepSettings
 from platoon.train.step.step import TrainStep
 from platoon.train.trainer.api import TrainerBase, TrainerNeeds
 from platoon.train.trainer.run import StepResult, TrainerRun
-
-GROUPS_DIR = f"{TASKS_DIR}/groups"
 
 
 class Rollouts(Protocol):
@@ -30,8 +29,11 @@ class Rollouts(Protocol):
     source: made before anything is sampled. open: called when every policy is published, before the source starts.
     """
 
-    source: RolloutSource
-    store: GroupStore
+    @property
+    def source(self) -> RolloutSource: ...
+
+    @property
+    def store(self) -> GroupStore: ...
 
     async def open(self) -> None: ...
 
@@ -39,10 +41,14 @@ class Rollouts(Protocol):
 
 
 class RlTrainer(TrainerBase):
-    """make_rollouts: builds the rollouts of a start, once its training clients are open. task_count: tasks to train on."""
+    """tasks: train tasks by entry. make_rollouts: builds the rollouts of a start, once its training clients are open."""
 
-    def __init__(self, config: RunConfig, task_count: int, make_rollouts: Callable[[TrainerRun], Rollouts]) -> None:
-        self._config, self._task_count, self._make_rollouts = config, task_count, make_rollouts
+    def __init__(
+        self, config: RunConfig, tasks: Mapping[str, Sequence[str]], make_rollouts: Callable[[TrainerRun], Rollouts]
+    ) -> None:
+        self._config, self._make_rollouts = config, make_rollouts
+        self._order = run_order(config, tasks)
+        self._thresholds = {entry.label: entry.success_threshold for entry in config.environments}
         self._settings = StepSettings.from_config(config)
         self._participant: DispatchParticipant | None = None
         self._rollouts: Rollouts | None = None
@@ -51,11 +57,7 @@ class RlTrainer(TrainerBase):
         return TrainerNeeds(atomic_steps=False, fail_closed_updates=False, rollouts=True)
 
     def planned_steps(self) -> int:
-        train = self._config.train
-        plans = [train.max_training_steps] if train.max_training_steps is not None else []
-        if train.num_epochs is not None:
-            plans.append(math.ceil(self._task_count * train.num_epochs / train.batch_size))
-        return min(plans)
+        return planned_steps(self._config, self._order)
 
     def check(self, run: TrainerRun) -> None:
         self._participant = DispatchParticipant(run.settings.run_dir)
@@ -85,15 +87,13 @@ class RlTrainer(TrainerBase):
         while run.steps_left and not run.stop.asked:
             place = f"step {run.step + 1} of {self.planned_steps()}"
             trained = {policy.id: policy for policy in run.trained}
-            step = TrainStep(
-                source, trained, self._settings, run.waits, lambda text, place=place: run.tell("training", f"{place}, {text}")
-            )
+            step = TrainStep(source, trained, self._settings, run.waits, partial(_tell, run, place))
             try:
                 result = await step.run()
             except TrainInterrupted:
                 return
             source.committed(result.fates)
-            metrics = {**step_metrics(result, specs), **_blocked(source.blocked_shares())}
+            metrics = step_metrics(result, specs, self._thresholds, source.blocked_shares())
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
 
@@ -104,5 +104,5 @@ class RlTrainer(TrainerBase):
             await rollouts.close()
 
 
-def _blocked(shares: Mapping[str, float]) -> dict[str, Any]:
-    return {f"dispatch/blocked_share/{reason}": share for reason, share in shares.items()}
+def _tell(run: TrainerRun, place: str, text: str) -> None:
+    run.tell("training", f"{place}, {text}")

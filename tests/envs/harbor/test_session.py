@@ -43,6 +43,15 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "dataset"
 
 
+async def until(condition) -> None:
+    """Waits up to 20 s for something another process does."""
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
 def make_service(dataset: Path, **options: Any) -> HarborService:
     provider = ProcessProvider(root=dataset.parent / "sandboxes")
     return HarborService({"dataset_dir": str(dataset), **options}, provider=provider)
@@ -77,7 +86,9 @@ def grade_after(dataset: Path, command: str = "true", **options: Any) -> Outcome
 
 def test_a_session_has_instruction_uploads_environment_and_labels(dataset: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TOKEN_ON_HOST", "abc")
-    toml = '[environment]\nworkdir = "/work"\n[environment.env]\nA = "${TOKEN_ON_HOST}"\nB = "${NOT_SET_ANYWHERE:-b}"\nC = "x${NO}"\n'
+    toml = (
+        '[environment]\nworkdir = "/work"\n[environment.env]\nA = "${TOKEN_ON_HOST}"\nB = "${NOT_SET_ANYWHERE:-b}"\nC = "x${NO}"\n'
+    )
     write_task(dataset, "task", toml=toml, environment={"data.csv": "1,2\n"})
 
     async def scenario(session: HarborSession):
@@ -131,7 +142,7 @@ def test_sessions_that_cannot_open_say_why_and_leave_nothing(dataset: Path, toml
 
 
 def test_a_health_check_is_waited_for(dataset: Path):
-    check = 'test -e up || { touch up; exit 1; }'
+    check = "test -e up || { touch up; exit 1; }"
     toml = f'[environment.healthcheck]\ncommand = "{check}"\nstart_period_sec = 30.0\nstart_interval_sec = 0.01\nretries = 1\n'
     write_task(dataset, "task", toml=toml)
 
@@ -173,7 +184,9 @@ def test_u77_a_start_that_hangs_has_its_own_bound(dataset: Path):
 
 def test_u77_a_rollouts_deadline_counts_start_tests_and_margin(dataset: Path):
     toml = "[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 60.0\n"
-    health = '[environment.healthcheck]\ncommand = "true"\nstart_period_sec = 10.0\nretries = 2\ntimeout_sec = 5.0\ninterval_sec = 1.0\n'
+    health = (
+        '[environment.healthcheck]\ncommand = "true"\nstart_period_sec = 10.0\nretries = 2\ntimeout_sec = 5.0\ninterval_sec = 1.0\n'
+    )
     write_task(dataset, "task", toml=toml)
     write_task(dataset, "health", toml=toml + health)
     options = {"agent_timeout_multiplier": 2, "verifier_timeout_multiplier": 3, "sandbox_start_budget_s": 100, "close_timeout_s": 7}
@@ -189,7 +202,7 @@ def test_u77_a_rollouts_deadline_counts_start_tests_and_margin(dataset: Path):
 def test_u72_planted_reward_files_are_gone_before_the_tests(dataset: Path):
     write_task(dataset, "task", tests=f"echo 0.25 > {LOGS}/reward.txt\n")
     for planted in (
-        'echo \'{"reward": 1}\' > /logs/verifier/reward.json',
+        "echo '{\"reward\": 1}' > /logs/verifier/reward.json",
         "echo 1 > /logs/verifier/reward.txt; chmod 444 /logs/verifier/reward.txt; chmod 555 /logs/verifier",
         "rm -rf /logs/verifier; ln -s /app /logs/verifier; echo 1 > /app/reward.json",
         "rm -rf /logs; ln -s /app /logs; mkdir -p /app/verifier; echo '{\"reward\": 1}' > /app/verifier/reward.json",
@@ -226,7 +239,11 @@ REWARD_FILES = {
     "dangling link": (f"ln -s nowhere {LOGS}/reward.json", "scored", "reward_file_not_regular"),
     "directory": (f"mkdir {LOGS}/reward.json", "scored", "reward_file_not_regular"),
     "FIFO": (f"mkfifo {LOGS}/reward.txt", "scored", "reward_file_not_regular"),
-    "link of the directory": (f"mv {LOGS} here; ln -s $PWD/here {LOGS}; echo 1 > here/reward.txt", "scored", "reward_file_not_regular"),
+    "link of the directory": (
+        f"mv {LOGS} here; ln -s $PWD/here {LOGS}; echo 1 > here/reward.txt",
+        "scored",
+        "reward_file_not_regular",
+    ),
     "2 GB": (f"truncate -s 2G {LOGS}/reward.json", "scored", "reward_file_too_large"),
     "one byte over": (f"head -c 1048577 /dev/zero > {LOGS}/reward.txt", "scored", "reward_file_too_large"),
     "1 MiB": (f"head -c 1048576 /dev/zero > {LOGS}/reward.txt", "error", "reward_file_malformed"),
@@ -311,7 +328,6 @@ def test_tests_do_not_stay_and_grading_again_works(dataset: Path):
 
     async def scenario(session: HarborSession):
         assert (await session.grade()).reward == 1
-        assert (await session.call_tool("bash", {"command": "ls -A /tests | wc -l"})).as_text().split()[-1] in ("0", "2]")
         assert not (session.sandbox.paths.fs / "tests").exists()
         assert (await session.grade()).reward == 1
 
@@ -324,8 +340,7 @@ def test_a_cancelled_grading_ends_the_tests(dataset: Path):
     async def scenario(session: HarborSession):
         task = asyncio.create_task(session.grade())
         started = session.sandbox.paths.fs / "app" / "started"
-        while not started.exists():
-            await asyncio.sleep(0.01)
+        await until(started.exists)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -437,8 +452,7 @@ def test_a_cancelled_close_still_ends_the_sandbox(dataset: Path):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while sandboxes(dataset):
-            await asyncio.sleep(0.01)
+        await until(lambda: not sandboxes(dataset))
 
     play(make_service(dataset), scenario)
 

@@ -1,0 +1,54 @@
+"""Commands over a results folder: summary, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from platoon.cli.options import FILE, common, out
+
+
+@click.command()
+@click.argument("receipts", nargs=-1, required=True, type=FILE)
+@out("The summary to write.")
+@click.option("--log-file", type=FILE, help="Plain lines of progress are appended here.")
+def summary(receipts: tuple[Path, ...], out: Path, log_file: Path | None) -> None:
+    """Write the headline figures of RECEIPTS by run and evaluation."""
+    from platoon.artifacts.publish import publish_json
+    from platoon.artifacts.receipts import read_receipt
+    from platoon.host.console import Console
+    from platoon.pipeline.summary import summarise
+
+    with Console(log_file=log_file) as console:
+        console.progress("summary", f"{len(receipts)} receipts")
+        publish_json(out, summarise(read_receipt(path) for path in receipts))
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[RECIPE] [UNIT]...")
+@click.option("--recipe", "recipe_path", type=FILE, help="The recipe, when the first argument is a unit.")
+@click.option("--results", type=FILE, default=Path("results"), show_default=True, help="Folder whose inputs are compared.")
+@common
+def verify(
+    targets: tuple[str, ...], recipe_path: Path | None, results: Path, site_path: Path | None, log_file: Path | None
+) -> None:
+    """Make the inputs of a recipe's units again in an empty place and compare the bytes (exit 1 when one differs)."""
+    from platoon.errors import PlatoonError
+    from platoon.host.console import Console
+    from platoon.pipeline.recipe import read_recipe
+    from platoon.pipeline.verify import verify as verify_units
+    from platoon.site import load_site
+
+    if recipe_path is None:
+        if not targets:
+            raise click.UsageError("name a recipe: platoon verify RECIPE, or --recipe RECIPE")
+        if not Path(targets[0]).is_file():
+            raise click.UsageError(f"{targets[0]} is no recipe file: name it first, or with --recipe")
+        recipe_path, targets = Path(targets[0]), targets[1:]
+    with Console(log_file=log_file) as console:
+        recipe = read_recipe(recipe_path)
+        found = verify_units(recipe, recipe_path.parent, results, targets, site=load_site(site_path), console=console)
+        if found is not None:
+            raise PlatoonError(str(found))
+        console.say(f"verified: {', '.join(targets or recipe.units)}")

@@ -1,0 +1,55 @@
+"""Checks a recipe or a configuration whole, with everything it names, and reports all problems at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from platoon.config.load import load
+from platoon.errors import ConfigError, Problem
+from platoon.host.console import Console
+from platoon.pipeline.kinds import Kind, kind_of
+from platoon.pipeline.layout import EVALUATION_PREFIX
+from platoon.pipeline.lock import lock_datasets
+from platoon.pipeline.recipe import Recipe, read_recipe
+from platoon.pipeline.resolve import resolve
+from platoon.site import Site
+
+
+def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
+    """What the file turned out to be. tasks: read the data too. Raises ConfigError with every problem."""
+    values = load(path).values
+    if "runs" in values or "evaluations" in values:
+        recipe = check_recipe(path, site, console, tasks=tasks)
+        return f"a recipe of {len(recipe.runs)} runs and {len(recipe.evaluations)} evaluations"
+    return {"train": "a training configuration", "evaluation": "an evaluation"}[check_config(path, site, console, tasks=tasks)]
+
+
+def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Recipe:
+    """The recipe when it and every configuration it names are whole. Raises ConfigError with every problem of all of them."""
+    recipe = read_recipe(path)
+    problems: dict[Problem, None] = {}
+    checked: dict[str, Kind] = {}
+    for unit, config in recipe.units.items():
+        if config not in checked:
+            try:
+                checked[config] = check_config(path.parent / config, site, console, tasks=tasks)
+            except ConfigError as error:
+                problems.update(dict.fromkeys(error.problems))
+                continue
+        wanted: Kind = "evaluation" if unit.startswith(EVALUATION_PREFIX) else "train"
+        if checked[config] != wanted:
+            key = f"evaluations.{unit.removeprefix(EVALUATION_PREFIX)}.config" if wanted == "evaluation" else f"runs.{unit}.config"
+            problems[Problem(f"{config} is of kind {checked[config]}, not {wanted}", key=key, file=str(path))] = None
+    if problems:
+        raise ConfigError(problems)
+    return recipe
+
+
+def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:
+    """The kind of a configuration that is whole. Raises ConfigError."""
+    if isinstance(kind := kind_of(load(path).values), Problem):
+        raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
+    resolved = resolve(path, site)
+    if tasks:
+        lock_datasets(resolved, path.parent, site, console)
+    return resolved.kind

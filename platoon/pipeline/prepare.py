@@ -1,0 +1,121 @@
+"""Runs the workflow's `prepare` target for a recipe, as a program of its own, and tells its steps one line each.
+
+The workflow comes with the installation, so that any folder will do; results and logs go below the working directory. Rollout
+workers and the trainer never import Snakemake: only this subprocess does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from platoon import exits
+from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
+from platoon.host.console import Console
+from platoon.host.processes import die_with_parent
+from platoon.pipeline.layout import INPUT_FILES, inputs_of
+from platoon.pipeline.recipe import Recipe
+from platoon.shipped import snakefile
+from platoon.site import DEFAULTS, site_file
+
+PROFILE = "local"
+KEPT_LINES = 60
+# The rules below `prepare`: each takes its site by resource.
+RULES = ("resolve", "lock", "plan", "image_map")
+_JOB = re.compile(r"^Job \d+: (?P<message>.+)$")
+_STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
+
+
+def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str], console: Console) -> int:
+    """Makes the inputs of every unit; an exit code of `exits`. Raises ConfigError when a step refused its configuration."""
+    tail: deque[str] = deque(maxlen=KEPT_LINES)
+    steps = 0
+    with _workflow(command(recipe, site=site, profile=profile, dry_run=dry_run, extra=extra)) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            text = line.rstrip("\n")
+            tail.append(text)
+            if found := _JOB.match(text):
+                steps += 1
+                console.say(f"{'would ' if dry_run else ''}{found['message']}")
+        code = process.wait()
+    if code == 0:
+        if dry_run and steps:
+            console.say(f"not ready: {steps} steps to do")
+            return exits.FAILED
+        console.say(f"ready: {recipe}" if steps else f"ready: {recipe}, nothing to do")
+        return exits.DONE
+    report = "\n".join(_relevant(tail))
+    console.say(f"not ready: {recipe}")
+    if exits.CONFIG in {int(found["code"]) for line in tail for found in _STATUS.finditer(line)}:
+        raise NotPreparedError(Problem(f"a step refused its configuration\n{report}"))
+    raise PlatoonError(f"a step failed (code {code})\n{report}")
+
+
+def command(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str]) -> list[str]:
+    """The command line of the workflow: this interpreter, this installation's Snakefile and profiles."""
+    argv = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), "--profile", _profile(profile)]
+    argv += ["--workflow-profile", str(_profiles() / "default"), "--config", f"recipe={recipe}"]
+    if (named := _site(site, profile)) is not None:
+        argv += ["--set-resources", *(f"{rule}:platoon_site={named}" for rule in RULES)]
+    if dry_run:
+        argv.append("--dry-run")
+    return [*argv, *extra, "--", "prepare"]
+
+
+def not_prepared(recipe: Recipe, results: Path) -> list[str]:
+    """Units whose inputs are not all there."""
+    return [unit for unit in recipe.units if not all((inputs_of(results, unit) / name).is_file() for name in INPUT_FILES)]
+
+
+def _profile(name: str) -> str:
+    """A path as it is; a name is looked up beside the workflow."""
+    if os.sep in name or Path(name).is_dir():
+        return name
+    shipped = _profiles() / name
+    if not shipped.is_dir():
+        known = sorted(path.name for path in shipped.parent.iterdir() if path.is_dir())
+        raise ConfigError(Problem(f"no profile is called {name}", key="--profile", advice=f"known here: {', '.join(known)}"))
+    return str(shipped)
+
+
+def _profiles() -> Path:
+    return snakefile().parent.parent / "profiles"
+
+
+def _site(option: Path | None, profile: str) -> str | None:
+    """The site for the rules: the one that is in force here, else the profile's where its file is reached, else the defaults."""
+    found = site_file(option)
+    if found is not None:
+        return str(found.absolute())
+    return None if Path("profiles", profile, "site.yaml").is_file() and option is None else DEFAULTS
+
+
+def _workflow(argv: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # A wheel in a folder of its own, or a checkout: the child imports the same package as this process.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_package_root(), os.environ.get("PYTHONPATH"))))},
+        preexec_fn=die_with_parent(signal.SIGTERM),  # noqa: PLW1509  because it makes two system calls looked up before the fork
+    )
+
+
+def _package_root() -> str:
+    return str(Path(__file__).resolve().parents[2])
+
+
+def _relevant(lines: Sequence[str] | deque[str]) -> list[str]:
+    """What a person needs of Snakemake's last lines: the refusals of our own commands, else everything kept."""
+    starts = [place for place, line in enumerate(lines) if line.startswith("platoon: ")]
+    return list(lines)[starts[0] :] if starts else list(lines)

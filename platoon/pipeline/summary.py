@@ -1,0 +1,65 @@
+"""The headline figures of a results folder, from receipts alone. Pure: the same receipts give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from platoon.errors import ConfigError, Problem
+
+RULE = 1
+
+
+def summarise(receipts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The value of `summary.json`. Raises ConfigError for two receipts of one name."""
+    runs: dict[str, Any] = {}
+    evaluations: dict[str, Any] = {}
+    for receipt in receipts:
+        table, name, row = (
+            (runs, receipt["run"], _run(receipt))
+            if receipt["kind"] == "train"
+            else (evaluations, receipt["name"], _evaluation(receipt))
+        )
+        if name in table:
+            raise ConfigError(Problem(f"two receipts are of {name}", advice="give each receipt once"))
+        table[name] = row
+    return {"rule": RULE, "runs": runs, "evaluations": evaluations}
+
+
+def _run(receipt: Mapping[str, Any]) -> dict[str, Any]:
+    figures = receipt.get("figures") or {}
+    return {
+        "trainer": receipt.get("trainer"),
+        "parent": (receipt.get("parent") or {}).get("run"),
+        "steps": receipt.get("steps"),
+        "seed": receipt.get("seed"),
+        "mean_reward": _mean_of_curve(receipt.get("curve") or ()),
+        "reward_first": figures.get("reward_first"),
+        "reward_last": figures.get("reward_last"),
+        "rollouts": figures.get("rollouts"),
+        "tokens": figures.get("tokens") or {},
+        "seconds": figures.get("seconds") or {},
+    }
+
+
+def _evaluation(receipt: Mapping[str, Any]) -> dict[str, Any]:
+    figures = receipt.get("figures") or {}
+    return {
+        "run": receipt["run"],
+        "step": receipt.get("step"),
+        "seed": receipt.get("seed"),
+        "mean_reward": figures.get("reward_mean"),
+        "rollouts": figures.get("rollouts"),
+        "valid": figures.get("valid"),
+        "errored": figures.get("errored"),
+        "components": figures.get("components") or {},
+        "tokens": figures.get("tokens") or {},
+        "seconds": figures.get("seconds") or {},
+    }
+
+
+def _mean_of_curve(curve: Iterable[Mapping[str, Any]]) -> float | None:
+    """The mean reward over all steps' rollouts; None for a run without rewards."""
+    weighted = [(row["reward"], row.get("rollouts") or 1) for row in curve if row.get("reward") is not None]
+    total = sum(weight for _, weight in weighted)
+    return sum(reward * weight for reward, weight in weighted) / total if total else None

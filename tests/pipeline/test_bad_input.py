@@ -1,0 +1,198 @@
+"""Faults of configurations: one report that names file, key and rule, exit 78, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from platoon import exits
+from platoon.cli.main import main
+from platoon.pipeline.sources import config_files, data_files
+
+pytestmark = pytest.mark.unit
+
+MakeRecipe = Callable[..., Path]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs a command of the command line; exit code and everything it told."""
+    (tmp_path / "site.yaml").write_text("cache: cache\n")
+    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out + captured.err
+
+    return call
+
+
+def inputs(root: Path, run: Callable[..., tuple[int, str]], name: str = "rl") -> tuple[int, str]:
+    """Resolve and lock, as the rules call them."""
+    code, text = run("resolve", root / f"configs/{name}.yaml", "--out", "results/config.yaml")
+    if code:
+        return code, text
+    return run("lock", "results/config.yaml", "--base", root / "configs", "--out", "results/datasets.lock.json")
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_unknown_key(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    edit(root / "configs/rl.yaml", "batch_size", "batchsize")
+    code, text = inputs(root, run)
+    assert code == exits.CONFIG
+    assert f"{root}/configs/rl.yaml: train.batchsize: unknown key (did you mean batch_size?)" in text
+    assert not Path("results").exists()
+
+
+def test_wrong_type(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    edit(root / "configs/rl.yaml", "batch_size: 2", "batch_size: two")
+    code, text = inputs(root, run)
+    assert code == exits.CONFIG
+    assert f'{root}/configs/rl.yaml: train.batch_size: must be a whole number, got "two"' in text
+
+
+def test_two_at_once_in_two_files_and_in_the_options_of_a_dataset(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    root = make_recipe()
+    edit(root / "configs/base.yaml", "max_training_steps: 3", "max_training_steps: -1")
+    edit(root / "configs/rl.yaml", "provider: process", "provdier: process")
+    edit(root / "configs/rl.yaml", "../data/tasks", "../data/nowhere")
+    code, text = inputs(root, run)
+    assert code == exits.CONFIG
+    assert f"{root}/configs/base.yaml: train.max_training_steps: must be at least 1, got -1" in text
+    assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.provdier: unknown key (did you mean provider?)" in text
+    assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: no such file or directory: ../data/nowhere" in text
+    assert text.count("platoon: ") == 1
+
+
+def test_a_dataset_without_tasks(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    for path in root.glob("data/tasks/*/task.toml"):
+        path.unlink()
+    code, text = inputs(root, run)
+    assert code == exits.CONFIG
+    assert "../data/tasks: holds no task (a task is a directory with a task.toml)" in text
+    assert [path.name for path in Path("results").iterdir()] == ["config.yaml"]
+
+
+def test_a_task_without_tests(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    (root / "data/tasks/t1/tests/test.sh").unlink()
+    (root / "data/tasks/t4/task.toml").write_text('[agent]\ntimeout_sec = "1"\n[metadata]\nfamily = "x"\n')
+    code, text = inputs(root, run)
+    assert code == exits.CONFIG
+    assert (
+        "../data/tasks/t1: tests/test.sh: a task needs tests, and this file is missing (mend the task, or name it in exclude_tasks)"
+        in text
+    )
+    assert '../data/tasks/t4: task.toml: agent.timeout_sec: must be a number, got "1"' in text
+    assert [path.name for path in Path("results").iterdir()] == ["config.yaml"]
+    edit(root / "configs/rl.yaml", "  harness:", "  exclude_tasks: [t1, t4]\n  harness:")
+    assert inputs(root, run)[0] == 0
+    assert run("harbor", "fetch", root / "configs/rl.yaml")[0] == 0
+
+
+def test_a_task_without_tests_is_found_by_validate(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    (root / "data/tasks/t1/tests/test.sh").unlink()
+    assert run("config", "validate", root / "recipe.yaml") == (0, f"{root}/recipe.yaml: a recipe of 2 runs and 0 evaluations\n")
+    code, text = run("config", "validate", "--tasks", root / "recipe.yaml")
+    assert code == exits.CONFIG
+    assert "t1: tests/test.sh" in text
+
+
+def test_conversations_that_are_not_there_or_empty(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    (root / "data/chat.jsonl").write_text("")
+    code, text = inputs(root, run, "sft")
+    assert code == exits.CONFIG
+    assert "../data/chat.jsonl: trainer_options.data: is empty" in text
+    (root / "data/chat.jsonl").unlink()
+    code, text = inputs(root, run, "sft")
+    assert code == exits.CONFIG
+    assert f"{root}/configs/sft.yaml: trainer_options.data: no such file or directory: ../data/chat.jsonl" in text
+
+
+def test_validate_reports_all_files_at_once(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    edit(root / "configs/sft.yaml", "trainer: sft", "trainer: stf")
+    edit(root / "configs/rl.yaml", "harness:", "harnes:")
+    (root / "other.yaml").write_text("x: 1\n")
+    code, text = run("config", "validate", root / "recipe.yaml", root / "other.yaml")
+    assert code == exits.CONFIG
+    assert "trainer: must be one of" in text
+    assert "unknown key (did you mean harness?)" in text
+    assert "neither a training configuration" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("runs: {}", "runs:"),
+        ("runs: {Main: {config: a}}", "runs.Main"),
+        ("runs: {eval-x: {config: a}}", "runs.eval-x: a run's name does not start with eval-"),
+        ("runs: {a: {config: a, from: b}}", "runs.a.from: no run is called b"),
+        ("runs: {a: {config: a, from: b}, b: {config: a, from: a}}", "runs.b.from: starts from itself"),
+        ("runs: {a: {config: a}}\nevaluations: {e: {of: c, config: x}}", "evaluations.e.of: no run is called c"),
+        ("runs: {a: {confg: a}}", "runs.a.confg: unknown key (did you mean config?)"),
+        ("runs: {a: {config: a, parent: a}}", "runs.a.parent: unknown key"),
+        ("runs: {a: {config: configs/base.yaml}}\nevaluations: {e: {of: a, config: none.yaml}}", "none.yaml: cannot be read"),
+        ("runs: [a]", "runs: must be a mapping, got"),
+    ],
+)
+def test_recipes(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], text: str, words: str) -> None:
+    root = make_recipe()
+    (root / "recipe.yaml").write_text(text)
+    code, told = run("config", "validate", root / "recipe.yaml")
+    assert code == exits.CONFIG
+    assert words in told
+
+
+def test_hostile_names_of_files_are_told_on_one_line(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    (root / "data/tasks/t0/environment/a\nb").write_text("x")
+    Path(os.fsdecode(os.fsencode(root) + b"/data/tasks/t1/tests/\xff.txt")).write_text("x")
+    code, text = inputs(root, run)
+    assert code == exits.CONFIG
+    assert "t0: environment/a\\nb: a name is UTF-8 on one line" in text
+    assert "t1: tests/\\udcff.txt" in text
+
+
+def test_files_the_workflow_watches(make_recipe: MakeRecipe) -> None:
+    root = make_recipe()
+    rl = str(root / "configs/rl.yaml")
+    assert config_files(rl) == [rl, str(root / "configs/base.yaml")]
+    found = data_files(rl)
+    assert len(found) == 24
+    assert str(root / "data/tasks/t0/tests/test.sh") in found
+    assert data_files(root / "configs/sft.yaml") == [str(root / "data/chat.jsonl")]
+    (root / "configs/rl.yaml").write_text("extends: [gone.yaml, rl.yaml]\nenvironments: 3\n")
+    assert config_files(rl) == [rl]
+    assert data_files(rl) == []
+    assert config_files(root / "gone.yaml") == []
+
+
+def test_commands_tell_how_they_are_used() -> None:
+    from platoon.cli.main import COMMANDS, platoon
+
+    runner = CliRunner()
+    assert all(name in runner.invoke(platoon, ["--help"]).output for name in COMMANDS)
+    for name in ("resolve", "lock", "plan", "image-map", "summary", "verify", "prepare", "config", "harbor"):
+        result = runner.invoke(platoon, [name, "--help"])
+        assert result.exit_code == 0, result.output

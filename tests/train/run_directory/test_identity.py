@@ -1,0 +1,61 @@
+"""Identity: what may change on the way, and what makes another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platoon.errors import IdentityError
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
+
+pytestmark = pytest.mark.unit
+
+
+def identity(**changes: Any) -> dict[str, Any]:
+    train = {"model_name": "tiny", "renderer_name": "chat", "max_training_steps": 4, **changes.pop("train", {})}
+    config = RunConfig(train=train, trainer="sft", **changes)
+    return run_identity(config.plain(), {"inputs": {"data": "sha256:1"}})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train": {"max_training_steps": 9}},
+        {"train": {"num_epochs": 2}},
+        {"train": {"optim_step_timeout_seconds": 7}},
+        {"checkpoint": {"recovery_every": 1}},
+        {"tinker_base_url": "http://elsewhere"},
+        {"log_path": "elsewhere"},
+        {"watchdog": {"enabled": False}},
+    ],
+)
+def test_plan_cadence_limits_and_addresses_go_on_with_the_run(changes: dict[str, Any]) -> None:
+    assert identity_digest(identity(**changes)) == identity_digest(identity())
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"train": {"lora_rank": 4}}, "train.lora_rank"),
+        ({"train": {"optimizer": {"learning_rate": 1e-3}}}, "train.optimizer.learning_rate"),
+        ({"seed": 1}, "seed"),
+        ({"trainer_options": {"max_length": 9}}, "trainer_options.max_length"),
+    ],
+)
+def test_another_identity_names_the_key_and_touches_nothing(changes: dict[str, Any], key: str, tmp_path: Path) -> None:
+    write_identity(tmp_path, identity())
+    before = {path: path.stat() for path in tmp_path.iterdir()}
+    with pytest.raises(IdentityError) as refusal:
+        check_identity(tmp_path, identity(**changes), "main")
+    assert [problem.key for problem in refusal.value.problems] == [key]
+    assert "runs.main-2" in str(refusal.value) and refusal.value.exit_code == 78
+    assert {path: path.stat() for path in tmp_path.iterdir()} == before
+
+
+def test_the_same_identity_is_known_and_an_empty_place_has_none(tmp_path: Path) -> None:
+    assert not check_identity(tmp_path, identity(), "main")
+    write_identity(tmp_path, identity())
+    assert check_identity(tmp_path, identity(), "main")

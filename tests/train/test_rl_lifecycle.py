@@ -1,0 +1,171 @@
+"""Reinforcement learning on fake services: exact resume, several policies, staleness, stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rl_runs import ONE_POLICY, THREE_POLICIES, RlRuns
+
+from platoon.errors import ServiceError
+from platoon.testing.fake_tinker import Killed
+from platoon.train.checkpoints.saving import Cadence
+from platoon.train.metrics import read, undeclared
+
+pytestmark = pytest.mark.unit
+
+CADENCE = Cadence(recovery_every=2)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def digests(runs: RlRuns) -> list[str]:
+    return [row["rows_digest"] for row in read(runs.run_dir)]
+
+
+def ends(runs: RlRuns) -> dict[str, Any]:
+    """The weights of every trained policy at the last checkpoint."""
+    row = rows(runs.run_dir / "checkpoints.jsonl")[-1]
+    entries = {"main": row, **row.get("policies", {})}
+    found = {}
+    for policy, entry in entries.items():
+        service = runs.services[f"http://{policy}" if policy != "main" else None]
+        found[policy] = service.checkpoints[entry["state_path"]]
+    return found
+
+
+def test_a_run_publishes_each_step_and_its_metrics_are_declared(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path)
+    runs.train(4, CADENCE)
+    assert [row["policy_version"] for row in rows(runs.run_dir / "checkpoints.jsonl")] == [0, 2, 4, 4]
+    found = read(runs.run_dir)
+    assert [row["step"] for row in found] == [1, 2, 3, 4]
+    assert all(undeclared(row) == [] for row in found)
+    assert found[0]["train/rollouts"] == 8 and found[0]["train/staleness/max"] == 0
+
+
+def test_nothing_is_left_of_a_run(tmp_path: Path) -> None:
+    RlRuns(tmp_path).train(2, CADENCE)
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("policies", [ONE_POLICY, THREE_POLICIES], ids=["one", "three"])
+def test_u81_a_kill_at_any_call_of_any_service_trains_the_same_rows(policies: Mapping[str, Any], tmp_path: Path) -> None:
+    whole = RlRuns(tmp_path / "whole", policies)
+    whole.train(4, CADENCE)
+    calls = sum(len(service.calls) for service in whole.services.values())
+    for at in range(2, calls, 2 if policies is ONE_POLICY else 5):
+        runs = RlRuns(tmp_path / f"kill{at}", policies)
+        left = [at]
+
+        def kill(operation: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed(operation)
+
+        for service in runs.services.values():
+            service.after = kill
+        with pytest.raises(Killed):
+            runs.train(4, CADENCE)
+        for service in runs.services.values():
+            service.after = lambda operation: None
+        runs.train(4, CADENCE)
+        assert digests(runs) == digests(whole), f"killed after call {at}"
+        assert ends(runs) == ends(whole)
+
+
+def test_two_trained_policies_and_a_frozen_one(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path, THREE_POLICIES)
+    runs.train(3, CADENCE)
+    main, helper, judge = runs.service, runs.services["http://helper"], runs.services["http://judge"]
+    assert len(main.named("optim_step")) == len(helper.named("optim_step")) == 3
+    assert set(helper.named("optim_step")) == {1e-3}
+    assert judge.named("forward_backward") == [] and judge.checkpoints == {}
+    sent = {bytes(tokens[:6]) for call in helper.named("forward_backward") for tokens in call}
+    assert sent == {b"task-0"[:6]} | {f"task-{index}".encode()[:6] for index in range(6)}
+    text = b"".join(bytes(tokens) for call in helper.named("forward_backward") for tokens in call)
+    assert b" helper" in text and b" policy" not in text and b" judge" not in text
+    last = rows(runs.run_dir / "checkpoints.jsonl")[-1]
+    own = rows(runs.run_dir / "policies" / "helper" / "checkpoints.jsonl")[-1]
+    assert last["policies"]["helper"]["state_path"] == own["state_path"]
+    assert last["policies"]["helper"]["policy_version"] == 3
+    assert "policies/helper/batch/rows_sent" in read(runs.run_dir)[-1]
+
+
+def test_a_kill_between_the_two_saves_of_a_commit_goes_back_to_the_commit_before(tmp_path: Path) -> None:
+    whole = RlRuns(tmp_path / "whole", THREE_POLICIES)
+    whole.train(4, CADENCE)
+    runs = RlRuns(tmp_path / "killed", THREE_POLICIES)
+    saves = []
+
+    def kill(operation: str) -> None:
+        if operation == "save_state":
+            saves.append(operation)
+            if len(saves) == 2:
+                raise Killed(operation)
+
+    runs.service.before = kill
+    with pytest.raises(Killed):
+        runs.train(4, CADENCE)
+    own = rows(runs.run_dir / "policies" / "helper" / "checkpoints.jsonl")
+    assert [row["name"] for row in own] == ["recovery-000000", "recovery-000002"]
+    assert [row["name"] for row in rows(runs.run_dir / "checkpoints.jsonl")] == ["recovery-000000"]
+    runs.service.before = lambda operation: None
+    run = runs.train(4, CADENCE)
+    assert run.start_point.step == 0
+    assert digests(runs) == digests(whole) and ends(runs) == ends(whole)
+
+
+def test_a_stop_in_the_middle_of_a_step_keeps_its_groups(tmp_path: Path) -> None:
+    whole = RlRuns(tmp_path / "whole", num_microbatches=2)
+    whole.train(3, CADENCE)
+    runs = RlRuns(tmp_path / "stopped", num_microbatches=2)
+    run = runs.start(3, CADENCE)
+    sent = []
+
+    def stop(operation: str) -> None:
+        if operation == "forward_backward":
+            sent.append(operation)
+            if len(sent) == 3:
+                run.stop.ask("TERM")
+
+    runs.service.after = stop
+    asyncio.run(run.run())
+    saved = rows(runs.run_dir / "checkpoints.jsonl")[-1]
+    assert saved["name"] == "000001_interrupted"
+    assert json.loads((runs.run_dir / saved["dispatch"]["file"]).read_text())["kept"]["groups"]
+    runs.service.after = lambda operation: None
+    runs.train(3, CADENCE)
+    assert digests(runs) == digests(whole) and ends(runs) == ends(whole)
+
+
+def test_a_service_that_dies_while_groups_are_awaited_ends_the_run(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path)
+
+    async def train() -> None:
+        run = runs.start(3, CADENCE)
+        runs.service.after = lambda operation: run.waits.fail("gone") if operation == "optim_step" else None
+        await run.run()
+
+    with pytest.raises(ServiceError, match="gone"):
+        asyncio.run(asyncio.wait_for(train(), 10))
+    runs.service.after = lambda operation: None
+    assert runs.train(3, CADENCE).ended
+
+
+def test_a_damaged_state_file_is_refused_by_name(tmp_path: Path) -> None:
+    from platoon.errors import PlatoonError
+
+    runs = RlRuns(tmp_path)
+    runs.train(2, CADENCE)
+    file = runs.run_dir / rows(runs.run_dir / "checkpoints.jsonl")[-1]["dispatch"]["file"]
+    file.chmod(0o644)
+    file.write_text(file.read_text().replace("next_position", "other_position"))
+    with pytest.raises(PlatoonError, match=f"{file.name}: damaged"):
+        runs.train(3, CADENCE)

@@ -1,0 +1,89 @@
+"""Stop requests, echoes, second signals, the watchdog, and the time budget."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from platoon import exits
+from platoon.train.trainer import signals
+from platoon.train.trainer.budget import TimeBudget
+from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest, Watchdog
+
+pytestmark = pytest.mark.unit
+
+
+def after(numbers: list[signal.Signals]) -> tuple[StopRequest, list[int]]:
+    """What the handlers did with these signals, sent one after the other."""
+    ended: list[int] = []
+
+    async def receive() -> StopRequest:
+        stop = StopRequest()
+        with SignalHandlers(stop, lambda text: None, ended.append):
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                await asyncio.sleep(0.01)
+        return stop
+
+    return asyncio.run(receive()), ended
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED), (signal.SIGUSR1, exits.TERMINATED)],
+)
+def test_a_first_signal_asks_for_a_stop(number: signal.Signals, code: int) -> None:
+    stop, ended = after([number])
+    assert stop.asked and ended == []
+    assert stop.reason is not None and EXIT_CODES[stop.reason] == code
+
+
+def test_an_echo_of_a_scheduler_changes_nothing() -> None:
+    stop, ended = after([signal.SIGTERM, signal.SIGTERM])
+    assert stop.reason == "TERM" and ended == []
+
+
+def test_a_later_signal_ends_at_once_and_an_early_warning_never_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "ECHO_S", -1.0)
+    assert after([signal.SIGTERM, signal.SIGTERM])[1] == [exits.FAILED]
+    assert after([signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM])[1] == []
+
+
+def watched(work: Callable[[], None]) -> list[int]:
+    ended: list[int] = []
+
+    async def run() -> None:
+        async with Watchdog(0.2, exits.WATCHDOG, lambda text: None, ended.append):
+            await asyncio.sleep(0.05)
+            work()
+            await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    return ended
+
+
+def test_the_watchdog_ends_a_loop_that_does_not_beat() -> None:
+    assert watched(lambda: time.sleep(0.6)) == [exits.WATCHDOG]
+    assert watched(lambda: None) == []
+
+
+def test_a_budget_keeps_what_saving_and_a_step_take() -> None:
+    now = [0.0]
+    budget = TimeBudget(3600.0, lambda: now[0])
+    assert budget.left_s() == 3480.0
+    budget.step_took(200.0)
+    budget.save_took(50.0)
+    now[0] = 1000.0
+    assert budget.left_s() == 2350.0
+    now[0] = 3400.0
+    assert budget.left_s() == 0.0
+    assert TimeBudget(None, lambda: 0.0).left_s() is None
+
+
+def test_a_short_budget_still_trains() -> None:
+    assert TimeBudget(100.0, lambda: 0.0).left_s() == 75.0
