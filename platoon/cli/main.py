@@ -13,6 +13,7 @@ from platoon.errors import PlatoonError
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write the report page from receipts"),
+    "eval": ("eval", "evaluate weights on a split of tasks"),
     "train": ("train", "train a run, or go on with it"),
     "show": ("show", "show the headline figures of a results folder"),
     "local": ("local", "the embedded Tinker-compatible service"),

@@ -17,19 +17,11 @@ from platoon.cli.options import FILE, common
 @click.option("--profile", default="local", show_default=True, help="Workflow profile: a shipped one, or a folder.")
 @common
 def prepare(
-<<<<<<< HEAD
-    config: Path, extra: tuple[str, ...], dry_run: bool, profile: str, site_path: Path | None, log_file: Path | None
-) -> None:
-    """Make the inputs of every run and evaluation of a recipe, or of one configuration: below results/ of this folder.
-
-    A recipe goes through the workflow, and options that are not ours go to Snakemake. A single configuration is made in this process.
-=======
     *, config: Path, extra: tuple[str, ...], dry_run: bool, profile: str, site_path: Path | None, log_file: Path | None
 ) -> None:
     """Make the inputs of every run and evaluation of a recipe, or of one configuration: below results/ of this folder.
 
     A recipe goes through the workflow, which gets the options that are not ours. A configuration alone is made in this process.
->>>>>>> config
     """
     from platoon.config.load import load
     from platoon.host.console import Console

@@ -8,7 +8,7 @@ values, since relative paths are relative to the file that names them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,14 +47,20 @@ class Layered:
             if isinstance(value, dict) and isinstance(under.get(key), dict) and not replaced_whole(key):
                 self._lay(under[key], value, here, origin)
             else:
+                self._forget(here, under.get(key))
                 under[key] = copy.deepcopy(value)
                 self._mark(here, value, origin)
 
     def _mark(self, path: Path, value: Any, origin: str) -> None:
         self.origins[path] = origin
-        if isinstance(value, dict):
-            for key, child in value.items():
-                self._mark((*path, key), child, origin)
+        for key, child in _children(value):
+            self._mark((*path, key), child, origin)
+
+    def _forget(self, path: Path, value: Any) -> None:
+        """Drops what is known of a value that is replaced, so that its parts do not speak for parts of the new one."""
+        for key, child in _children(value):
+            self.origins.pop((*path, key), None)
+            self._forget((*path, key), child)
 
     def override(self, text: str) -> Problem | None:
         """Applies one `a.b=value`, `a.0.b=value` or `a.b+=item`; the problem when it cannot be."""
@@ -94,8 +100,10 @@ class Layered:
             index = _index(path[-1], holder)
             if index is None:
                 return Problem(f"the list has {len(holder)} items, {path[-1]!r} is none", key=".".join(path), file=COMMAND_LINE)
+            self._forget(path, holder[index])
             holder[index] = value
         else:
+            self._forget(path, holder.get(path[-1]))
             holder[path[-1]] = value
         return None
 
@@ -135,6 +143,12 @@ class Layered:
 def replaced_whole(key: str) -> bool:
     """Whether a mapping under this key replaces the one below it instead of merging."""
     return key.endswith(("_kwargs", "_options")) or key in ("loss_fn_config", "extra")
+
+
+def _children(value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return ((str(place), child) for place, child in enumerate(value)) if isinstance(value, list) else ()
 
 
 def _index(part: str, items: list[Any]) -> int | None:

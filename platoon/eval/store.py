@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.canonical import read_json
 from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.errors import ConfigError, Problem
 from platoon.eval.plan import PlannedRollout
@@ -92,7 +92,7 @@ class EvaluationStore:
     def check(self) -> None:
         """Raises ConfigError when a rollout stored here was made from something else."""
         for path in sorted(self.directory.glob(f"rollouts/*/*/{METADATA}")):
-            other = read_json(path, "rollout's metadata").get("provenance", {})
+            other = _read(path).get("provenance", {})
             for key in sorted(self.provenance.keys() & other.keys()):
                 if other[key] != self.provenance[key]:
                     rule = f"holds rollouts of another evaluation: {key} is {other[key]!r} there and {self.provenance[key]!r} here"
@@ -101,8 +101,8 @@ class EvaluationStore:
     def load(self, rollout: PlannedRollout) -> RolloutRecord | None:
         """The record of a finished rollout, None when it is not there or cannot be read."""
         try:
-            return RolloutRecord.from_dict(read_json(self.path(rollout) / METADATA, "rollout's metadata"))
-        except (ConfigError, KeyError, TypeError, ValueError):
+            return RolloutRecord.from_dict(_read(self.path(rollout) / METADATA))
+        except (KeyError, TypeError, ValueError):
             return None
 
     def fresh(self, rollout: PlannedRollout) -> Path:
@@ -121,3 +121,12 @@ class EvaluationStore:
         return {
             rollout: record for rollout, record in found.items() if record is not None and not (retry_errored and record.errored)
         }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A rollout's metadata; {} when it is not there or not whole: such a rollout is played again."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -92,6 +92,12 @@ class PromptCache:
         self._version = weights.version
         self._entries: OrderedDict[tuple[int, ...], Prefill] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
     def get(self, tokens: tuple[int, ...]) -> Prefill:
         if self._version != self._weights.version:
             self._entries.clear()

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from platoon.errors import ServiceError
+from platoon.errors import ConfigError, Problem, ServiceError
 
 PARENT_VARIABLE = "PLATOON_LOCAL_PARENT"
 FAULTS_VARIABLE = "PLATOON_LOCAL_FAULTS"
@@ -108,8 +108,11 @@ class LocalServiceProcess:
         return self._failure or ""
 
     def start(self) -> Self:
-        """Starts the child and waits until it listens. Raises ServiceError when it ends before or takes too long."""
+        """Starts the child and waits until it listens. Raises ServiceError when it ends before or takes too long,
+        ConfigError for a state directory that cannot be.
+        """
         assert self._thread is None, "a service process starts once"
+        check_state_dir(self.settings.state_dir)
         self._thread = threading.Thread(target=self._hold, name="local-service", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -255,6 +258,13 @@ class LocalServiceProcess:
         text = os.pread(self._log, LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES)).decode(errors="replace")
         lines = text.strip().splitlines()[-LOG_TAIL_LINES:]
         return "".join(f"\n  {line}" for line in lines)
+
+
+def check_state_dir(path: Path) -> None:
+    """Raises ConfigError for a directory that cannot hold a service's state."""
+    if ":" in str(path.absolute()):
+        # The SDK cuts a tokenizer's name at its first colon, and that name is a directory below this one.
+        raise ConfigError(Problem("the local service's directory must have no ':' in its path", file=str(path.absolute())))
 
 
 def start_local_service(state_dir: Path, **settings: Any) -> LocalServiceProcess:

@@ -22,7 +22,7 @@ from platoon.local.refusals import Refusal
 Tensor = Any
 Array = npt.NDArray[Any]
 
-MICRO_BATCH_TOKENS = 8192
+MICRO_BATCH_TOKENS = 2048
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class Body(BaseModel):
 
 class CreateSession(Body):
     tags: list[str] = []
+    sdk_version: str = ""
     user_metadata: dict[str, Any] | None = None
     display_name: str | None = None
 

@@ -21,6 +21,7 @@ from platoon.local.wire import MEDIA_TYPE, decode_forward_backward
 
 SERVICE = web.AppKey("service", LocalService)
 POLL_S = 25.0
+SPOKEN_SDK = "0.38."
 
 B = TypeVar("B", bound=requests.Body)
 Request = web.Request
@@ -62,7 +63,10 @@ async def dynamic_config(request: Request) -> Response:
 async def create_session(request: Request) -> Response:
     body = await body_of(request, requests.CreateSession)
     session = request.app[SERVICE].registry.new_session(body.user_metadata, body.display_name)
-    return web.json_response({"type": "create_session", "session_id": session.id})
+    created = {"type": "create_session", "session_id": session.id}
+    if not body.sdk_version.startswith(SPOKEN_SDK):
+        created["warning_message"] = f"the local service speaks the protocol of tinker {SPOKEN_SDK}*, this is {body.sdk_version}"
+    return web.json_response(created)
 
 
 async def session_heartbeat(request: Request) -> Response:

@@ -20,6 +20,8 @@ from platoon.local.sequences import DrawSettings, Sequence, StopRule
 
 Tensor = Any
 
+SAMPLERS_WITH_PROMPTS = 6
+
 
 @dataclass(frozen=True)
 class PromptScores:
@@ -112,7 +114,7 @@ class SamplingEngine:
 
     def __init__(self) -> None:
         self._active: list[LiveSampler] = []
-        self.sampled_tokens = 0
+        self._recent: list[LiveSampler] = []
 
     @property
     def busy(self) -> bool:
@@ -134,6 +136,13 @@ class SamplingEngine:
         sampler.waiting.setdefault(bucket, deque()).extend(job.sequences)
         if sampler not in self._active:
             self._active.append(sampler)
+            self._note_use(sampler)
+
+    def _note_use(self, sampler: LiveSampler) -> None:
+        """Lets only the samplers used last keep their prompts: a cache may be ten times its weights, older ones are seldom asked."""
+        self._recent = [*(live for live in self._recent if live is not sampler), sampler]
+        while len(self._recent) > SAMPLERS_WITH_PROMPTS:
+            self._recent.pop(0).prompts.clear()
 
     def cancel(self, sampler: LiveSampler, job: SampleJob) -> None:
         """Stops a request without an answer."""
@@ -150,7 +159,6 @@ class SamplingEngine:
                     job.done(job, error)
                 continue
             for sequence in ended:
-                self.sampled_tokens += len(sequence.tokens)
                 job = sequence.request
                 job.left -= 1
                 if job.left == 0:

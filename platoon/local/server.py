@@ -19,6 +19,7 @@ from aiohttp import web
 
 from platoon.errors import ConfigError, Problem
 from platoon.local.faults import Fault, FaultTable
+from platoon.local.launcher import FAULTS_VARIABLE, check_state_dir
 from platoon.local.middleware import (
     delete_faults,
     errors_as_json,
@@ -32,7 +33,8 @@ from platoon.local.service import LocalService, ServiceSettings
 LOOPBACK = "127.0.0.1"
 MOST_BODY_BYTES = 256 << 20
 SWEEP_S = 20.0
-FAULTS_VARIABLE = "PLATOON_LOCAL_FAULTS"
+# Longer than a client idles: a connection closed under a request is a retry for nothing.
+KEEPALIVE_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ async def serve(settings: ServerSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     service = LocalService(settings.service, FaultTable(_faults_asked_for() if settings.faults else []))
     service.worker.start()
-    runner = web.AppRunner(make_app(service, settings.api_key, settings.faults), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        make_app(service, settings.api_key, settings.faults), access_log=None, shutdown_timeout=0.2, keepalive_timeout=KEEPALIVE_S
+    )
     try:
         await runner.setup()
         site = web.TCPSite(runner, settings.host, settings.port)
@@ -112,9 +116,7 @@ def check_settings(settings: ServerSettings) -> None:
     """Refuses what would only fail later, or not keep its promise."""
     problems = []
     service = settings.service
-    if ":" in str(service.state_dir):
-        # The SDK cuts a tokenizer's name at its first colon, and that name is a directory below this one.
-        problems.append(Problem(f"the state directory must have no ':' in its path, got {service.state_dir}", key="--state"))
+    check_state_dir(service.state_dir)
     if service.deterministic and service.threads != 1:
         problems.append(Problem(f"deterministic sampling needs one thread, got {service.threads}", key="--threads"))
     if settings.host not in (LOOPBACK, "::1", "localhost") and settings.api_key is None:

@@ -187,7 +187,8 @@ class LocalService:
             return {"sampling_session_id": sampler_id, "type": "save_weights_for_sampler"}
 
         def register() -> None:
-            self.registry.add_sampler(SamplerRecord(sampler_id, model.base, None, made[0]))
+            if not self.registry.sessions[model.session_id].finished:
+                self.registry.add_sampler(SamplerRecord(sampler_id, model.base, None, made[0]))
 
         return self._in_turn(model, body.seq_id, make, register)
 
@@ -286,6 +287,9 @@ class LocalService:
         if (known := self.promises.find(request_id)) is not None:
             return known
         promise = self.promises.open(request_id, model_id=model.id)
+        if sequence_id < model.turns.next:
+            promise.resolve(Refusal(f"{request_id} was done, and its outcome dropped after its grace period"))
+            return promise
         if not model.turns.admit(sequence_id, lambda: self._start(promise, work, then)):
             self.promises.lose(request_id)
             raise Refusal("too many operations wait for earlier sequence numbers", status=429)

@@ -72,6 +72,8 @@ class Worker:
 
         torch.set_num_threads(self._threads)
         torch.use_deterministic_algorithms(self._deterministic)
+        # Filling what is about to be overwritten anyway would cost more than the rest of the mode.
+        torch.utils.deterministic.fill_uninitialized_memory = False
         try:
             self._work()
         except BaseException:

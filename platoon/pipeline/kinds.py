@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -29,5 +28,6 @@ def model_of(kind: Kind) -> type[ConfigModel]:
         from platoon.train.config_defs.run import RunConfig
 
         return RunConfig
-    found: type[ConfigModel] = importlib.import_module("platoon.eval.config_defs").EvaluationConfig
-    return found
+    from platoon.eval.config_defs import EvaluationConfig
+
+    return EvaluationConfig

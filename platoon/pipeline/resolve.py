@@ -1,6 +1,6 @@
 """From a configuration file to its resolved form: defaults spelled out, paths relative to the file's folder, no host value.
 
-The result has the same bytes wherever the same files lie. What belongs to a machine stays out: `log_path`, and of the site all but
+The result has the same bytes wherever the same files lie. What belongs to a machine stays out: places of outputs, and of the site all but
 the name of its sandbox provider.
 """
 
@@ -23,7 +23,7 @@ from platoon.site import Site
 
 RULE = "platoon-config-v1"
 # Of this machine, or a secret: neither reproduces anything.
-LEFT_OUT = ("log_path",)
+LEFT_OUT = (("log_path",), ("inference", "output_dir"))
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,11 @@ def resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> Resolv
     if problems or model is None:
         raise ConfigError(problems)
     values = model.plain()
-    for key in LEFT_OUT:
-        values.pop(key, None)
+    for *above, key in LEFT_OUT:
+        holder = values
+        for name in above:
+            holder = holder.get(name, {})
+        holder.pop(key, None)
     _relative_paths(values, loaded)
     _take_provider(values, site)
     return ResolvedConfig(kind, values)

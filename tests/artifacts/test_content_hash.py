@@ -11,11 +11,12 @@ from typing import Any
 
 import pathspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from platoon import _native
 from platoon.artifacts import digests
+from tests.properties import examples
 from tests.twins import content_hash as twin
 
 pytestmark = pytest.mark.unit
@@ -93,7 +94,7 @@ def library_verdict(text: str, path: str) -> bool:
         return pathspec.PathSpec.from_lines("gitignore", text.splitlines()).match_file(path)
 
 
-@settings(max_examples=600, deadline=None)
+@examples(400)
 @given(IGNORE_TEXTS, PATHS)
 def test_patterns_agree_with_twin_and_library(text: str, path: str) -> None:
     ours = outcome(_native.is_ignored, text, path)
@@ -101,7 +102,7 @@ def test_patterns_agree_with_twin_and_library(text: str, path: str) -> None:
     assert ours == outcome(library_verdict, text, path)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(["", "environment/", "tests/", "steps/one/", "other/"]), PATHS), st.text(max_size=3), max_size=8

@@ -80,6 +80,10 @@ def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
     top = write(tmp_path / "top.yaml", "extends: base/a.yaml\nlabel: there\n")
     loaded = load(top, ["flag=true"])
     assert loaded.directory_of("entries", "0", "name") == tmp_path / "base"
+    third = write(tmp_path / "third.yaml", "extends: base/a.yaml\nentries: [{weight: 1}]\n")
+    assert load(third).directory_of("entries", "0", "name") == tmp_path
+    assert load(top, ["entries.0.name=x"]).directory_of("entries", "0", "name") == Path.cwd()
+    assert load(top, ["entries.0.name=x"]).directory_of("entries", "0", "weight") == tmp_path / "base"
     assert loaded.directory_of("label") == tmp_path
     assert loaded.directory_of("flag") == Path.cwd()
 

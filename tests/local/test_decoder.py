@@ -117,6 +117,47 @@ def test_sampler_prefill_and_learner_logprobs_agree(parts: tuple[Any, Any]) -> N
     assert torch.get_num_threads() == 1
 
 
+def test_a_cancelled_request_frees_its_slots_and_disturbs_nobody(parts: tuple[Any, Any]) -> None:
+    from platoon.local.sampling_engine import LiveSampler, PromptScores, SampleJob, SamplingEngine
+
+    kernel, weights = parts
+    engine, sampler, finished = SamplingEngine(), LiveSampler(kernel, weights), list[SampleJob]()
+
+    def job(prompt: tuple[int, ...], samples: int) -> SampleJob:
+        done = lambda job, error: finished.append(job)  # noqa: E731  because it is said twice
+        return SampleJob(prompt, samples, 20, DrawSettings(), StopRule(), 5, PromptScores(), 0, done)
+
+    kept, cancelled = job((5, 6, 7), 3), job((8, 9), 100)
+    for each in (cancelled, kept):
+        engine.submit(sampler, each)
+    for _ in range(4):
+        engine.step()
+    engine.cancel(sampler, cancelled)
+    while engine.busy:
+        engine.step()
+    assert finished == [kept]
+    alone = job((5, 6, 7), 3)
+    engine.submit(sampler, alone)
+    while engine.busy:
+        engine.step()
+    assert [s.tokens for s in alone.sequences] == [s.tokens for s in kept.sequences]
+    assert [s.logprobs for s in alone.sequences] == [s.logprobs for s in kept.sequences]
+
+
+def test_only_samplers_used_last_keep_their_prompts(parts: tuple[Any, Any]) -> None:
+    from platoon.local import sampling_engine
+    from platoon.local.sampling_engine import LiveSampler, PromptScores, SampleJob, SamplingEngine
+
+    kernel, weights = parts
+    engine = SamplingEngine()
+    samplers = [LiveSampler(kernel, weights) for _ in range(sampling_engine.SAMPLERS_WITH_PROMPTS + 1)]
+    for sampler in samplers:
+        engine.submit(sampler, SampleJob((5, 6), 1, 2, DrawSettings(), StopRule(), 5, PromptScores(), 0, lambda *_: None))
+        while engine.busy:
+            engine.step()
+    assert [len(sampler.prompts) for sampler in samplers] == [0, *[1] * sampling_engine.SAMPLERS_WITH_PROMPTS]
+
+
 def test_changed_weights_drop_cached_prompts(parts: tuple[Any, Any]) -> None:
     from platoon.local.decoder import PromptCache
     from platoon.local.learner import Learner

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from platoon.errors import ServiceError
+from platoon.errors import ConfigError, ServiceError
 from platoon.host.processes import start_ticks
 from platoon.local.launcher import start_local_service
 
@@ -39,7 +39,12 @@ def test_leaving_the_context_ends_the_service_also_by_an_error(tmp_path: Path) -
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match=r"exit code 78(.|\n)*no ':' in its path"), start_local_service(tmp_path / "a:b"):
+    with pytest.raises(ConfigError, match="no ':' in its path"), start_local_service(tmp_path / "a:b"):
+        pass
+    with (
+        pytest.raises(ServiceError, match=r"exit code 78(.|\n)*one thread"),
+        start_local_service(tmp_path, deterministic=True, threads=2),
+    ):
         pass
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from platoon.rows import codec
 from platoon.rows.block import ACTION, COLUMNS, DataError, RowBlock, ShapeError, concat
+from tests.properties import examples
 from tests.rows.generated import POLICIES, ROLES, block_of, blocks, trajectories
 
 pytestmark = pytest.mark.unit
@@ -90,7 +91,7 @@ def test_arrays_are_read_only() -> None:
             values[...] = 0
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(trajectories(), st.data())
 def test_selected_rows_are_those_rows(plain: list[dict[str, Any]], data: st.DataObject) -> None:
     block = block_of(plain)
@@ -117,7 +118,7 @@ def test_selected_rows_are_those_rows(plain: list[dict[str, Any]], data: st.Data
     assert chosen.call_count == len(np.unique(chosen.call[chosen.flags > 0]))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(blocks, blocks)
 def test_joined_blocks_part_again(left: RowBlock, right: RowBlock) -> None:
     joined = concat([left, right])
@@ -146,7 +147,7 @@ def test_rows_that_are_not_there_are_refused(rows: list[Any], error: type[Except
         RowBlock(**columns()).select(rows)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(blocks)
 def test_codec_round_trip(block: RowBlock) -> None:
     again = codec.decode(codec.encode(block))
@@ -154,7 +155,7 @@ def test_codec_round_trip(block: RowBlock) -> None:
     assert (again.policies, again.roles) == (POLICIES, ROLES)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(st.data())
 def test_damaged_bytes_are_refused(data: st.DataObject) -> None:
     good = codec.encode(RowBlock(**columns()))

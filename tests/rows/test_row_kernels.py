@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from platoon.rows import advantages as credit_on_tokens
@@ -18,6 +18,7 @@ from platoon.rows.credit import agent_keys, group_baselines, keyed_baselines
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
 from platoon.rows.metrics import training_metrics
 from platoon.rows.stale import stale_rows
+from tests.properties import examples
 from tests.rows.generated import blocks
 from tests.twins import row_kernels as twin
 
@@ -36,7 +37,7 @@ def close(ours: Any, expected: Any) -> None:
     np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-12)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60)
 @given(blocks, st.data())
 def test_stale_rows_agree_with_twin(block: RowBlock, data: st.DataObject) -> None:
     current = data.draw(st.lists(st.integers(0, 9), min_size=2, max_size=2))
@@ -60,7 +61,7 @@ def test_staleness_by_policy_name() -> None:
         stale_rows(block, [1, 2], [None])
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(-2, 3), REWARDS, st.booleans()), max_size=12), st.booleans())
 def test_baselines_agree_with_twin(agents: list[tuple[int, float, bool]], leave_one_out: bool) -> None:
     keys, rewards, is_peer = [list(column) for column in zip(*agents, strict=True)] or [[], [], []]
@@ -110,7 +111,7 @@ def applied_to(block: RowBlock, data: st.DataObject) -> tuple[Any, dict[str, Any
     return ours, expected
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60)
 @given(blocks, st.data())
 def test_the_way_to_the_service_agrees_with_twins(block: RowBlock, data: st.DataObject) -> None:
     """Advantages, weights, filter and assembly, as a step runs them."""
@@ -236,7 +237,7 @@ def test_assembled_rows_are_fresh_writable_views() -> None:
         assemble(sample([1.0], [0]), applied, np.array([0], np.int64), denominator=4)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(blocks, st.data())
 def test_metrics_agree_with_twin(block: RowBlock, data: st.DataObject) -> None:
     applied = credit_on_tokens.apply_advantages(block, np.ones(block.row_count), filter_errors=False)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from platoon.rows.block import ACTION, COLUMNS, ERROR, MESSAGE, NO_CALL, DataError, RowBlock, ShapeError, concat
 from platoon.rows.merge import Call, TrajectoryCalls, TrajectoryMerger, build_block
+from tests.properties import examples
 from tests.rows.generated import POLICIES, ROLES, block_of, trajectories, typed_call
 from tests.twins import row_block as twin
 
@@ -26,7 +27,7 @@ def block(*calls: Call) -> RowBlock:
     return build_block([TrajectoryCalls(0, 0, "root", 0, 1.0, calls)], POLICIES, ROLES)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(trajectories())
 def test_merge_and_digest_agree_with_twin(plain: list[dict[str, Any]]) -> None:
     ours, expected = block_of(plain), twin.merge(plain)
@@ -35,7 +36,7 @@ def test_merge_and_digest_agree_with_twin(plain: list[dict[str, Any]]) -> None:
     assert ours.digest() == f"sha256:{twin.digest(expected, POLICIES, ROLES)}"
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(trajectories())
 def test_trajectories_merged_alone_concatenate_to_the_same_block(plain: list[dict[str, Any]]) -> None:
     parts = []

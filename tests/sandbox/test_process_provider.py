@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from contract import PROCESS, ProviderContract, running
 
 from platoon.errors import ConfigError, PlatoonError
 from platoon.sandbox import get_provider, root_refusal, stack_refusal
 from platoon.sandbox.base import Mount, SandboxSpec
 from platoon.sandbox.process import ProcessProvider
+from tests.sandbox.contract import PROCESS, ProviderContract, running
 
 pytestmark = pytest.mark.process
 

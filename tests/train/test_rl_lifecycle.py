@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rl_runs import ONE_POLICY, THREE_POLICIES, RlRuns
 
 from platoon.errors import ServiceError
 from platoon.testing.fake_tinker import Killed
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.metrics import read, undeclared
+from tests.train.rl_runs import ONE_POLICY, THREE_POLICIES, RlRuns
 
 pytestmark = pytest.mark.unit
 

@@ -16,6 +16,7 @@ def content_hash(root: Path) -> tuple[str, list[str]]:
     """The hash and the paths that entered, for a tree without links out of it."""
     ignore = root / ".gitignore"
     text = ignore.read_text("utf-8") if ignore.is_file() else DEFAULTS
+    is_ignored(text, "any")  # a broken pattern is an error even where there is no file to test
     candidates = [name for name in FILES if (root / name).is_file()]
     for directory in DIRECTORIES:
         for folder, _, names in os.walk(root / directory):

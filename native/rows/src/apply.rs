@@ -53,36 +53,97 @@ pub fn apply_advantages(
         Advantages::PerRow(values) => check_length("advantages", values.len(), offsets.len() - 1)?,
         Advantages::PerToken(values) => check_length("advantages", values.len(), flags.len())?,
     }
-    let mut advantages_T = vec![0f32; flags.len()];
-    let mut is_trained_T = vec![false; flags.len()];
-    let mut counters = ErrorCounters::default();
+    let rows = offsets.len() - 1;
+    let mut applied = Applied {
+        advantages_T: vec![0f32; flags.len()],
+        is_trained_T: vec![false; flags.len()],
+        totals: RowTotals { trained_tokens_R: Vec::with_capacity(rows), is_zero_R: Vec::with_capacity(rows) },
+        counters: ErrorCounters::default(),
+    };
     for (row, bounds) in offsets.windows(2).enumerate() {
-        let (mut actions, mut trained) = (0u64, 0u64);
-        for at in bounds[0] as usize..bounds[1] as usize {
-            if flags[at] & ACTION == 0 {
-                continue;
-            }
-            actions += 1;
-            let value = match advantages {
-                Advantages::PerRow(values) => values[row] as f32,
-                Advantages::PerToken(values) => values[at],
-            };
-            if suppress_errors && flags[at] & ERROR != 0 {
-                counters.detected_action_tokens += 1;
-                if value > 0.0 {
-                    counters.suppressed_positive_action_tokens += 1;
-                    continue;
-                }
-                counters.retained_nonpositive_action_tokens += 1;
-            }
-            trained += 1;
-            advantages_T[at] = value;
-            is_trained_T[at] = true;
-        }
-        counters.emptied_rows += u64::from(actions > 0 && trained == 0);
+        let span = bounds[0] as usize..bounds[1] as usize;
+        let tokens = RowTokens {
+            flags: &flags[span.clone()],
+            advantages: &mut applied.advantages_T[span.clone()],
+            is_trained: &mut applied.is_trained_T[span.clone()],
+        };
+        let counts = match advantages {
+            Advantages::PerRow(values) => tokens.apply_one(values[row] as f32, suppress_errors),
+            Advantages::PerToken(values) => tokens.apply_each(&values[span], suppress_errors),
+        };
+        applied.totals.trained_tokens_R.push(counts.trained as i64);
+        applied.totals.is_zero_R.push(counts.nonzero == 0);
+        applied.counters.add(&counts);
     }
-    let totals = row_totals(&advantages_T, &is_trained_T, offsets)?;
-    Ok(Applied { advantages_T, is_trained_T, totals, counters })
+    Ok(applied)
+}
+
+/// One row of the columns that advantages are applied to.
+struct RowTokens<'a> {
+    flags: &'a [u8],
+    advantages: &'a mut [f32],
+    is_trained: &'a mut [bool],
+}
+
+/// Tokens of one row by what became of them.
+#[derive(Default)]
+struct RowCounts {
+    trained: u64,
+    nonzero: u64,
+    detected: u64,
+    suppressed: u64,
+}
+
+impl RowTokens<'_> {
+    /// One value for every action token. The loops are free of branches, so that they run on vectors.
+    fn apply_one(self, value: f32, suppress_errors: bool) -> RowCounts {
+        let is_suppressing = suppress_errors && value > 0.0;
+        let looked_at = if is_suppressing { ACTION | ERROR } else { ACTION };
+        for ((&flags, advantage), is_trained) in self.flags.iter().zip(self.advantages).zip(&mut *self.is_trained) {
+            *is_trained = flags & looked_at == ACTION;
+            *advantage = if *is_trained { value } else { 0.0 };
+        }
+        let trained = self.is_trained.iter().filter(|&&trains| trains).count() as u64;
+        let detected = if suppress_errors { count_errors(self.flags) } else { 0 };
+        RowCounts {
+            trained,
+            nonzero: if value == 0.0 { 0 } else { trained },
+            detected,
+            suppressed: if is_suppressing { detected } else { 0 },
+        }
+    }
+
+    fn apply_each(self, values: &[f32], suppress_errors: bool) -> RowCounts {
+        let mut counts = RowCounts::default();
+        for (at, &value) in values.iter().enumerate() {
+            let is_action = self.flags[at] & ACTION != 0;
+            let is_detected = is_action && suppress_errors && self.flags[at] & ERROR != 0;
+            let is_suppressed = is_detected && value > 0.0;
+            counts.detected += u64::from(is_detected);
+            counts.suppressed += u64::from(is_suppressed);
+            if is_action && !is_suppressed {
+                counts.trained += 1;
+                counts.nonzero += u64::from(value != 0.0);
+                self.advantages[at] = value;
+                self.is_trained[at] = true;
+            }
+        }
+        counts
+    }
+}
+
+fn count_errors(flags: &[u8]) -> u64 {
+    flags.iter().filter(|&&flags| flags & (ACTION | ERROR) == ACTION | ERROR).count() as u64
+}
+
+impl ErrorCounters {
+    fn add(&mut self, row: &RowCounts) {
+        self.detected_action_tokens += row.detected;
+        self.suppressed_positive_action_tokens += row.suppressed;
+        self.retained_nonpositive_action_tokens += row.detected - row.suppressed;
+        // A row without trained tokens lost some only if some were suppressed.
+        self.emptied_rows += u64::from(row.trained == 0 && row.suppressed > 0);
+    }
 }
 
 /// Counts each row's trained tokens and finds the rows whose advantages are all exactly 0. Not a number is not 0.

@@ -20,15 +20,9 @@ pub enum BaselineRule {
 pub fn baselines(keys: &[i64], rewards: &[f64], is_peer: &[bool], rule: BaselineRule) -> Result<Vec<f64>, RowsError> {
     check_length("rewards", rewards.len(), keys.len())?;
     check_length("is_peer", is_peer.len(), keys.len())?;
-    let mut index_of_key: HashMap<i64, usize> = HashMap::new();
-    let mut sums: Vec<(f64, u64)> = Vec::new();
-    let mut index_of_agent = Vec::with_capacity(keys.len());
-    for agent in 0..keys.len() {
-        let index = *index_of_key.entry(keys[agent]).or_insert(sums.len());
-        if index == sums.len() {
-            sums.push((0.0, 0));
-        }
-        index_of_agent.push(index);
+    let index_of_agent = dense_keys(keys);
+    let mut sums = vec![(0f64, 0u64); index_of_agent.iter().map(|&index| index + 1).max().unwrap_or(0)];
+    for (agent, &index) in index_of_agent.iter().enumerate() {
         if is_peer[agent] {
             if !rewards[agent].is_finite() {
                 return Err(RowsError::value("rewards", agent, rewards[agent], "the reward of a peer is finite"));
@@ -50,6 +44,21 @@ pub fn baselines(keys: &[i64], rewards: &[f64], is_peer: &[bool], rule: Baseline
         }
     };
     Ok(index_of_agent.iter().enumerate().map(baseline).collect())
+}
+
+/// Small indices for keys. Keys that are small already stay as they are; others are numbered as they come.
+fn dense_keys(keys: &[i64]) -> Vec<usize> {
+    let bound = keys.len().saturating_mul(2);
+    if keys.iter().all(|&key| usize::try_from(key).is_ok_and(|key| key < bound)) {
+        return keys.iter().map(|&key| key as usize).collect();
+    }
+    let mut numbers: HashMap<i64, usize> = HashMap::new();
+    keys.iter()
+        .map(|&key| {
+            let next = numbers.len();
+            *numbers.entry(key).or_insert(next)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ pub fn level_weights(depth: &[u16], is_start: &[u8], trained_tokens: &[i64]) -> 
     }
     let levels = depth.iter().max().map_or(0, |&deepest| usize::from(deepest) + 1);
     let mut starts = vec![0u64; levels];
-    let mut tokens = vec![0i64; levels];
+    let mut tokens = vec![0f64; levels];
     for row in 0..depth.len() {
         starts[usize::from(depth[row])] += u64::from(is_start[row]);
-        tokens[usize::from(depth[row])] += trained_tokens[row];
+        tokens[usize::from(depth[row])] += trained_tokens[row] as f64;
     }
     let raw: Vec<f64> = starts.iter().map(|&count| if count == 0 { 0.0 } else { 1.0 / count as f64 }).collect();
     normalise(depth, &raw, &tokens)
@@ -32,17 +32,17 @@ pub fn discount_weights(depth: &[u16], trained_tokens: &[i64], gamma: f64) -> Re
         return Ok(Vec::new());
     }
     let levels = depth.iter().max().map_or(0, |&deepest| usize::from(deepest) + 1);
-    let mut tokens = vec![0i64; levels];
+    let mut tokens = vec![0f64; levels];
     for row in 0..depth.len() {
-        tokens[usize::from(depth[row])] += trained_tokens[row];
+        tokens[usize::from(depth[row])] += trained_tokens[row] as f64;
     }
     let raw: Vec<f64> = (0..levels).map(|level| gamma.powi(level as i32)).collect();
     normalise(depth, &raw, &tokens)
 }
 
-fn normalise(depth: &[u16], raw: &[f64], tokens: &[i64]) -> Result<Vec<f64>, RowsError> {
-    let total: f64 = tokens.iter().map(|&count| count as f64).sum();
-    let weighted: f64 = tokens.iter().zip(raw).map(|(&count, &weight)| count as f64 * weight).sum();
+fn normalise(depth: &[u16], raw: &[f64], tokens: &[f64]) -> Result<Vec<f64>, RowsError> {
+    let total: f64 = tokens.iter().sum();
+    let weighted: f64 = tokens.iter().zip(raw).map(|(&count, &weight)| count * weight).sum();
     if !(weighted > 0.0 && weighted.is_finite()) {
         return Err(RowsError::Rule { rule: "the depth weights of these rows add up to nothing" });
     }

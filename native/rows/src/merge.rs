@@ -104,11 +104,14 @@ impl Merger {
             Some(row) if row.policy == call.policy && call.prompt.starts_with(&self.columns.tokens[row.start..]) => {
                 self.columns.tokens.len() - row.start
             }
-            _ => {
-                self.flush();
-                0
-            }
+            _ => 0,
         };
+        // What the row holds was checked when it came.
+        check_token_ids("prompt", call.prompt, known)?;
+        check_token_ids("action", call.action, 0)?;
+        if known == 0 {
+            self.flush();
+        }
         self.append(call, known, index);
         Ok(())
     }
@@ -178,15 +181,20 @@ fn check_call(call: &Call<'_>) -> Result<(), RowsError> {
     if call.routing < -1 {
         return Err(RowsError::value("routing", 0, call.routing, "must be -1 (none) or more"));
     }
-    for (column, tokens) in [("prompt", call.prompt), ("action", call.action)] {
-        if let Some(index) = tokens.iter().position(|&token| token > i32::MAX as u32) {
-            return Err(RowsError::value(column, index, tokens[index], "must be below 2^31"));
-        }
-    }
     if let Some(index) = call.logprobs.iter().position(|logprob| !logprob.is_finite()) {
         return Err(RowsError::value("logprobs", index, call.logprobs[index], "a sampled token has a finite logprob"));
     }
     Ok(())
+}
+
+/// Checks `tokens` from `start` on. The maximum is found without a branch a token; only a refusal looks for its place.
+fn check_token_ids(column: &'static str, tokens: &[u32], start: usize) -> Result<(), RowsError> {
+    let is_id = |token: u32| token <= i32::MAX as u32;
+    if is_id(tokens[start..].iter().fold(0, |largest, &token| largest.max(token))) {
+        return Ok(());
+    }
+    let index = tokens.iter().position(|&token| !is_id(token)).unwrap_or(start);
+    Err(RowsError::value(column, index, tokens[index], "must be below 2^31"))
 }
 
 #[cfg(test)]

@@ -63,9 +63,10 @@ class RolloutLease(Protocol):
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """One entry's groups. member_limit_s: a rollout that has not answered by then is given up, whatever it waits for.
+    """One entry's groups.
 
-    trained: ids of the policies whose rows train. policies, roles: every policy, and the configured roles, in the order blocks number them.
+    trained: ids of the policies whose rows train. policies, roles: every policy and the configured roles, in the order blocks
+    number them. member_limit_s: a rollout that has not answered by then is given up, whatever it waits for.
     """
 
     group_size: int

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_run import SimulatedRun, output, until_quiet
 
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_state import DispatchState
@@ -18,6 +17,7 @@ from platoon.train.dispatch.lifecycle import TRANSITIONS, State
 from platoon.train.dispatch.settled import SettledGroup
 from platoon.train.dispatch.source import RolloutSource, TrainInterrupted
 from platoon.train.task_records.fates import Verdict
+from tests.train.dispatch.simulated_run import SimulatedRun, output, until_quiet
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,1 @@
+"""Benchmarks: each kernel beside its peers in one run, as ratios."""

@@ -1,0 +1,121 @@
+"""`platoon eval`: plays the tasks of a split with fixed weights and reports what came of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from platoon.cli.train import Duration
+
+if TYPE_CHECKING:
+    from platoon.eval.launch import EvalRequest
+    from platoon.eval.results import Weights
+    from platoon.host.console import Console
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
+@click.option("--of", "trained", type=click.Path(path_type=Path), help="Receipt of the run whose last checkpoint is evaluated.")
+@click.option("--checkpoint", help="Sampler weights on the training service, in place of a run's.")
+@click.option("--name", help="Name of the evaluation; without it the configuration's.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Where rollouts and reports go; else below the site's runs.")
+@click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when all rollouts are done.")
+@click.option("--time-budget", type=Duration(), help="Stop within this time (60m); the same command goes on.")
+@click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
+@click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
+def eval(
+    config: Path,
+    overrides: tuple[str, ...],
+    inputs: Path | None,
+    trained: Path | None,
+    checkpoint: str | None,
+    name: str | None,
+    output_dir: Path | None,
+    receipt: Path | None,
+    time_budget: float | None,
+    log_file: Path | None,
+    site: Path | None,
+) -> None:
+    """Evaluates weights on the tasks that CONFIG describes; rollouts that are done already are kept."""
+    started_at = time.monotonic()
+    from dataclasses import replace
+
+    from platoon.eval.launch import evaluate
+    from platoon.host.console import Console
+
+    with Console(log_file=log_file) as console:
+        console.progress("reading", str(config))
+        weights = _weights(trained, checkpoint)
+        places = {"inputs": inputs, "output_dir": output_dir, "site_file": site}
+        request = _request(config, overrides, weights=weights, name=name, console=console, **places)
+        request = replace(request, receipt=receipt, time_budget_s=time_budget, budget_started_at=started_at)
+        code = evaluate(request, console)
+    sys.exit(code)
+
+
+def _weights(trained: Path | None, checkpoint: str | None) -> Weights | None:
+    """What the command line names, None when it is the configuration's to say."""
+    from platoon.artifacts.receipts import read_receipt
+    from platoon.eval.results import Weights, weights_of
+
+    if trained is not None and checkpoint is not None:
+        raise click.UsageError("give --of or --checkpoint, not both")
+    if trained is not None:
+        return weights_of(read_receipt(trained, "train"))
+    return Weights(checkpoint, checkpoint) if checkpoint is not None else None
+
+
+def _request(
+    config: Path,
+    overrides: tuple[str, ...],
+    *,
+    inputs: Path | None,
+    weights: Weights | None,
+    name: str | None,
+    output_dir: Path | None,
+    site_file: Path | None,
+    console: Console,
+) -> EvalRequest:
+    from platoon.errors import ConfigError, Problem
+    from platoon.eval.config_defs import EvaluationConfig
+    from platoon.eval.launch import EvalRequest
+    from platoon.eval.results import Weights, provenance
+    from platoon.pipeline.inputs import build_inputs, read_inputs
+    from platoon.pipeline.services import entry_tasks
+    from platoon.site import load_site
+
+    site = load_site(site_file)
+    if inputs is not None and overrides:
+        raise ConfigError(Problem("resolved inputs take no overrides", key=overrides[0], advice="give them to platoon resolve"))
+    name = name or config.stem
+    root = site.runs or Path("runs")
+    base = config.parent.absolute()
+    if inputs is None:
+        found = build_inputs(config, root / "inputs" / f"eval-{name}", site, console, overrides)
+    else:
+        found = read_inputs(inputs, site, base)
+    model = EvaluationConfig.model_validate(found.values)
+    path = model.inference.model_path
+    weights = weights or (Weights(path, path) if path is not None else Weights())
+    if output_dir is None:
+        # One directory for each thing evaluated: a run that was extended is evaluated anew, beside what it was before.
+        from platoon.artifacts.canonical import canonical_digest
+
+        key = canonical_digest(provenance(model, weights, found.digests)).removeprefix("sha256:")[:12]
+        step = "" if weights.step is None else f"{weights.step:06d}-"
+        output_dir = root / (weights.run or "base") / f"eval-{name}" / f"{step}{key}"
+    return EvalRequest(
+        config=model,
+        name=name,
+        weights=weights,
+        entries=entry_tasks(found, model.environments, model.split, site, base),
+        output_dir=output_dir.absolute(),
+        runs_dir=root.absolute(),
+        digests=found.digests,
+    )

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platoon import exits
+from platoon.artifacts.receipts import read_receipt
+from platoon.core.outcome import Outcome
+from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
+from platoon.eval.config_defs import EvaluationConfig
+from platoon.eval.launch import EvalRequest, evaluate
+from platoon.eval.opening import OpenedPolicy
+from platoon.eval.plan import PlannedRollout, plan_rollouts, safe_name
+from platoon.eval.results import Weights, provenance, weights_of
+from platoon.host.console import Console
+from platoon.train.components.entries import EntryTasks
+
+pytestmark = pytest.mark.unit
+
+ENTRY = {"service": "harbor", "harness": "platoon-bash"}
+
+
+@dataclass(frozen=True)
+class Played:
+    outcome: Outcome
+    rollout_id: str = "r"
+    trajectories: tuple[Any, ...] = ()
+    seconds: dict[str, float] = field(default_factory=lambda: {"total": 2.0, "grade": 0.5})
+    tokens: dict[str, int] = field(default_factory=lambda: {"prompt": 10, "completion": 4})
+    calls: int = 2
+
+
+def scored(reward: float, parsed: float = 1.0) -> Played:
+    return Played(Outcome("scored", {"reward": reward, "parsed": parsed}, metadata={"test_output": "1 passed"}))
+
+
+class Evaluation:
+    """An evaluation without service and sandboxes. `played` lists what was asked for."""
+
+    def __init__(self, directory: Path, results: Any, *, died: Any = None, per_task: int = 2, **inference: Any) -> None:
+        values = {
+            "inference": {
+                "model_name": "local/small",
+                "renderer_name": "chat_template",
+                "workflow": {"num_rollouts_per_task": per_task, "num_concurrent_workers": 2},
+                **inference,
+            },
+            "environments": [ENTRY],
+            "tinker_base_url": "local",
+            "seed": 7,
+        }
+        self.config = EvaluationConfig.model_validate(values)
+        entries = (EntryTasks(self.config.environments[0], None, ("a", "b/c")),)  # type: ignore[arg-type]
+        weights = Weights("tinker://x/sampler_weights/final", "sha256:w", "main", 8, 9)
+        self.request = EvalRequest(
+            self.config, "after", weights, entries, directory / "out", directory, receipt=directory / "eval.json"
+        )
+        self.results, self.died = results, died
+        self.played: list[PlannedRollout] = []
+        self.opened = self.most = self.running = 0
+
+    def run(self, **changes: Any) -> int:
+        with Console(io.StringIO()) as console:
+            return evaluate(replace(self.request, **changes), console, self._open, lambda request, opened: self._play)
+
+    @asynccontextmanager
+    async def _open(self, request: Any):
+        self.opened += 1
+        yield OpenedPolicy(None, self.died)  # type: ignore[arg-type]
+
+    async def _play(self, rollout: PlannedRollout, directory: Path) -> Played:
+        self.played.append(rollout)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(0)
+            result = self.results(rollout)
+            if asyncio.iscoroutine(result):
+                result = await result
+        finally:
+            self.running -= 1
+        messages = [{"role": "assistant", "content": f"{rollout.task_id} {rollout.index}"}]
+        root = {"task": {"goal": "do it"}, "misc": {}, "steps": [{"misc": {"message": item}} for item in messages]}
+        (directory / "trajectory_collection.json").write_text(json.dumps({"id": "x", "trajectories": {"t": root}}))
+        return result
+
+
+def rewards(rollout: PlannedRollout) -> Played:
+    return scored({("a", 0): 1.0, ("a", 1): 0.5, ("b/c", 0): 0.0}.get((rollout.task_id, rollout.index), 0.25))
+
+
+def test_an_evaluation_reports_means_components_and_one_example(tmp_path: Path) -> None:
+    together = asyncio.Barrier(2)
+
+    async def meet(rollout: PlannedRollout) -> Played:
+        await together.wait()
+        return rewards(rollout)
+
+    evaluation = Evaluation(tmp_path, meet)
+    assert evaluation.run() == exits.DONE
+    assert evaluation.most == 2
+    receipt = read_receipt(tmp_path / "eval.json", "evaluation")
+    assert (receipt["run"], receipt["step"], receipt["seed"], receipt["name"]) == ("main", 8, 7, "after")
+    figures = receipt["figures"]
+    assert (figures["reward_mean"], figures["rollouts"], figures["valid"], figures["errored"]) == (0.4375, 4, 4, 0)
+    assert figures["components"] == {"parsed": 1.0, "reward": 0.4375}
+    assert figures["tokens"] == {"completion": 16, "prompt": 40}
+    assert figures["outcomes"] == {"scored": 4}
+    assert receipt["tasks"] == [
+        {"task": "a", "reward_mean": 0.75, "rollouts": 2},
+        {"task": "b/c", "reward_mean": 0.125, "rollouts": 2},
+    ]
+    assert receipt["example"]["task"] == "a"
+    assert receipt["example"]["messages"] == [{"role": "assistant", "content": "a 0"}]
+    assert receipt["example"]["test_output"] == "1 passed"
+    report = json.loads((tmp_path / "out" / "reports" / "final_report.json").read_text())
+    assert report["summary"]["success_rate"] == 0.25
+    assert report["summary"]["success_at_k"] == 0.5
+    lines = (tmp_path / "out" / "reports" / "task_results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["task_id"] for line in lines] == ["a", "b/c"]
+
+
+def test_the_same_seeds_before_and_after_whatever_else_is_in_the_split() -> None:
+    before = plan_rollouts([("default", ("a", "b"))], 2)
+    after = plan_rollouts([("default", ("new", "b", "a"))], 3)
+    keys = {(item.task_id, item.index): item.position for item in after}
+    assert all(keys[item.task_id, item.index] == item.position for item in before)
+    assert len({item.position for item in after}) == 3
+    assert [item.task_id for item in before] == ["a", "b", "a", "b"]
+
+
+def test_only_a_measurement_counts(tmp_path: Path) -> None:
+    kinds = {("a", 0): "invalid", ("a", 1): "timeout", ("b/c", 0): "error"}
+
+    def results(rollout: PlannedRollout) -> Played:
+        status = kinds.get((rollout.task_id, rollout.index))
+        return scored(0.5) if status is None else Played(Outcome(status, failure_kind="grader", reason="no file"))  # type: ignore[arg-type]
+
+    evaluation = Evaluation(tmp_path, results)
+    assert evaluation.run() == exits.DONE
+    figures = read_receipt(tmp_path / "eval.json")["figures"]
+    assert (figures["reward_mean"], figures["valid"], figures["errored"]) == (0.5, 1, 3)
+    assert figures["outcomes"] == {"error": 1, "invalid": 1, "scored": 1, "timeout": 1}
+    tasks = read_receipt(tmp_path / "eval.json")["tasks"]
+    assert tasks[0] == {"task": "a", "reward_mean": None, "rollouts": 2}
+
+
+def test_a_rollout_that_raises_is_errored_and_a_configuration_error_ends_everything(tmp_path: Path) -> None:
+    def broken(rollout: PlannedRollout) -> Played:
+        if rollout.task_id == "a":
+            raise RuntimeError("boom")
+        return scored(1.0)
+
+    evaluation = Evaluation(tmp_path, broken)
+    assert evaluation.run() == exits.DONE
+    record = json.loads((tmp_path / "out/rollouts/a/rollout_0/metadata.json").read_text())
+    assert (record["status"], record["failure_kind"], record["error"], record["reward"]) == (
+        "errored",
+        "unexpected:RuntimeError",
+        "boom",
+        None,
+    )
+
+    def refused(rollout: PlannedRollout) -> Played:
+        raise ConfigError(Problem("the service refuses the key"))
+
+    with pytest.raises(ConfigError, match="refuses the key"):
+        Evaluation(tmp_path / "other", refused).run()
+    assert not (tmp_path / "other" / "eval.json").exists()
+
+
+def test_nothing_measured_is_a_failure_with_its_first_cause(tmp_path: Path) -> None:
+    evaluation = Evaluation(tmp_path, lambda rollout: Played(Outcome("error", failure_kind="sandbox_start", reason="no space")))
+    with pytest.raises(PlatoonError, match=r"none of 4 rollouts could be measured.*sandbox_start: no space"):
+        evaluation.run()
+    assert not (tmp_path / "eval.json").exists()
+
+
+def test_finished_rollouts_are_kept_and_errored_ones_played_again(tmp_path: Path) -> None:
+    evaluation = Evaluation(tmp_path, lambda rollout: scored(1.0) if rollout.index else Played(Outcome("error", failure_kind="x")))
+    assert evaluation.run() == exits.DONE
+    again = Evaluation(tmp_path, rewards)
+    assert again.run() == exits.DONE
+    assert sorted((item.task_id, item.index) for item in again.played) == [("a", 0), ("b/c", 0)]
+    finished = (tmp_path / "eval.json").read_bytes()
+    third = Evaluation(tmp_path, rewards)
+    assert third.run() == exits.DONE
+    assert (third.played, third.opened) == ([], 0)
+    assert (tmp_path / "eval.json").read_bytes() == finished
+    kept = Evaluation(tmp_path, rewards, retry_errored=False, resume=False)
+    assert kept.run() == exits.DONE
+    assert len(kept.played) == 4
+
+
+def test_an_interrupted_rollout_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    half = tmp_path / "out" / "rollouts" / "a" / "rollout_0"
+    half.mkdir(parents=True)
+    (half / "events").mkdir()
+    (half / "metadata.json").write_text('{"entry": "def')
+    evaluation = Evaluation(tmp_path, rewards)
+    assert evaluation.run() == exits.DONE
+    assert len(evaluation.played) == 4
+    assert not (half / "events").exists()
+
+
+def test_rollouts_of_other_weights_are_refused(tmp_path: Path) -> None:
+    evaluation = Evaluation(tmp_path, rewards)
+    assert evaluation.run() == exits.DONE
+    other = replace(evaluation.request.weights, digest="sha256:other")
+    with pytest.raises(
+        ConfigError, match=r"holds rollouts of another evaluation: weights is 'sha256:w' there.*give another --output-dir"
+    ):
+        evaluation.run(weights=other)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, exits.TERMINATED), (signal.SIGINT, exits.INTERRUPTED)])
+def test_a_signal_stops_cancels_and_keeps_what_is_done(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    cleaned: list[str] = []
+
+    async def waits() -> Played:
+        os.kill(os.getpid(), number)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned.append("sandbox")
+        raise AssertionError
+
+    evaluation = Evaluation(tmp_path, lambda rollout: scored(1.0) if rollout.index == 0 else waits())
+    assert evaluation.run() == code
+    assert "sandbox" in cleaned
+    assert evaluation.running == 0
+    assert not (tmp_path / "eval.json").exists()
+    again = Evaluation(tmp_path, rewards)
+    assert again.run() == exits.DONE
+    assert {item.index for item in again.played} == {1}
+
+
+def test_the_time_budget_ends_with_its_own_code(tmp_path: Path) -> None:
+    async def waits() -> Played:
+        await asyncio.sleep(30)
+        raise AssertionError
+
+    evaluation = Evaluation(tmp_path, lambda rollout: waits())
+    assert evaluation.run(time_budget_s=0.05) == exits.TRY_AGAIN
+
+
+def test_a_service_that_dies_ends_the_evaluation(tmp_path: Path) -> None:
+    async def died() -> str:
+        await asyncio.sleep(0.01)
+        return "the local service ended: killed by 9"
+
+    async def waits() -> Played:
+        await asyncio.sleep(30)
+        raise AssertionError
+
+    with pytest.raises(ServiceError, match="killed by 9"):
+        Evaluation(tmp_path, lambda rollout: waits(), died=died).run()
+
+
+def test_an_empty_split_is_refused(tmp_path: Path) -> None:
+    evaluation = Evaluation(tmp_path, rewards)
+    empty = replace(evaluation.request.entries[0], tasks=())
+    with pytest.raises(ConfigError, match="split: split 'eval' lists no task"):
+        evaluation.run(entries=(empty,))
+
+
+def test_file_names_of_tasks_are_safe_and_distinct() -> None:
+    names = [safe_name("default", task) for task in ("a", "a/b", "a-b", "../a", "..", "x" * 200, "ä")]
+    assert names[0] == "a"
+    assert names[2] == "a-b"
+    assert len(set(names)) == len(names)
+    assert all("/" not in name and name.strip(".") and len(name) < 100 for name in names)
+    assert safe_name("other", "a") != "a"
+
+
+def test_provenance_leaves_the_site_out_and_names_what_decides(tmp_path: Path) -> None:
+    config = Evaluation(tmp_path, rewards).config
+    facts = provenance(config, Weights(), {"datasets.lock.json": "sha256:d", "config.yaml": "sha256:c"})
+    sited = config.plain()
+    sited["environments"][0]["service_kwargs"] = {"provider": "process", "provider_options": {"root": "/x"}}
+    assert provenance(EvaluationConfig.model_validate(sited), Weights(), {"datasets.lock.json": "sha256:d"}) == facts
+    sited["seed"] = 8
+    assert provenance(EvaluationConfig.model_validate(sited), Weights(), {"datasets.lock.json": "sha256:d"}) != facts
+
+
+def test_weights_come_from_a_training_receipt() -> None:
+    checkpoint = {"sampler_path": "tinker://s", "weights": "sha256:w", "policy_version": 9}
+    assert weights_of({"run": "main", "steps": 8, "checkpoint": checkpoint}) == Weights("tinker://s", "sha256:w", "main", 8, 9)
