@@ -1,0 +1,1 @@
+"""Episodes: one task played by one agent, graded, traced and stored."""

@@ -151,6 +151,15 @@ class GatewayServer:
         return next((runtime.spec.model_name for runtime in self.gateway.policies.values()), None)
 
 
+async def serve(gateway: ModelGateway, *, unix_socket: bool = False) -> GatewayServer:
+    """The gateway's one server, started at the first call; `ModelGateway.close` stops it."""
+    if not isinstance(gateway.http, GatewayServer):
+        gateway.http = GatewayServer(gateway)
+    server = gateway.http
+    await server.start(unix_socket=unix_socket)
+    return server
+
+
 async def _answer(call: PreparedCall | ChatResponse) -> ChatResponse:
     return call if isinstance(call, ChatResponse) else await run_call(call)
 

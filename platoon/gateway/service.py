@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Protocol
 
 from platoon.core.tools import ToolAccess
 from platoon.errors import ConfigError
@@ -27,8 +28,14 @@ from platoon.sampling.policy import PolicyRuntime
 CLOSED_KEYS_REMEMBERED = 65_536
 
 
+class HttpFace(Protocol):
+    """What serves a gateway over HTTP; `server.serve` puts it in place."""
+
+    async def stop(self) -> None: ...
+
+
 class ModelGateway:
-    """policies: by id. Used from one event loop; `shut_down` may be called from there at any time."""
+    """policies: by id. Used from one event loop; `shut_down` may be called from there at any time, `close` at the end."""
 
     def __init__(self, policies: Mapping[str, PolicyRuntime]) -> None:
         self._policies = dict(policies)
@@ -36,6 +43,7 @@ class ModelGateway:
         self._rollouts: dict[str, list[AgentRecord]] = {}
         self._closed_keys: OrderedDict[str, None] = OrderedDict()
         self._stopped = False
+        self.http: HttpFace | None = None
 
     @property
     def policies(self) -> Mapping[str, PolicyRuntime]:
@@ -134,3 +142,10 @@ class ModelGateway:
         for agents in self._rollouts.values():
             for agent in agents:
                 self.close_agent(agent)
+
+    async def close(self) -> None:
+        """`shut_down`, and the end of the HTTP server if one was started. Idempotent."""
+        self.shut_down()
+        http, self.http = self.http, None
+        if http is not None:
+            await http.stop()

@@ -1,0 +1,90 @@
+"""What the end of an agent's run means, as one pure function for every kind of harness.
+
+A fault is never a reward of 0: only what is graded can be scored, and what cannot be graded says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from platoon.core.outcome import Outcome
+from platoon.episodes.route import HarnessExit, OverflowRule
+from platoon.harness.api import AgentResult
+from platoon.harness.errors import HarnessConfigError, HarnessSetupError
+
+FAILED_KINDS = {"setup_failed": "harness_setup", "config_failed": "harness_config"}
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended: with a result, or in one of the ways in which there is none. detail: for a person."""
+
+    kind: Literal["result", "setup_failed", "config_failed", "unexpected"]
+    result: AgentResult | None = None
+    error_type: str = ""
+    detail: str = ""
+
+    @classmethod
+    def of_error(cls, error: Exception) -> RunEnd:
+        if isinstance(error, HarnessSetupError):
+            return cls("setup_failed", detail=str(error))
+        if isinstance(error, HarnessConfigError):
+            return cls("config_failed", detail=str(error))
+        return cls("unexpected", error_type=type(error).__name__, detail=str(error))
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the gateway saw of the agent."""
+
+    context_overflows: int = 0
+    gateway_errors: int = 0
+    budget_stops: int = 0
+    last_error: str | None = None
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The run is graded. reason: replaces a scored outcome's own."""
+
+    reason: str | None = None
+
+
+def judge_run(end: RunEnd, counters: Counters, on_exit: HarnessExit, on_overflow: OverflowRule) -> Grade | Outcome:
+    """Graded, or the outcome of a run that is not."""
+    result = end.result
+    if end.kind != "result" or result is None:
+        return _infra(FAILED_KINDS.get(end.kind, f"unexpected:{end.error_type}"), end.detail)
+    if result.status == "timeout":
+        return Grade("agent_timeout") if on_exit.timeout == "grade" else Outcome("timeout", reason="agent_timeout")
+    if result.status == "cancelled":
+        return Outcome("cancelled", reason="agent_cancelled")
+    if result.status in ("completed", "limit"):
+        return Grade("budget" if result.status == "completed" and counters.budget_stops else None)
+    if counters.context_overflows:
+        return Grade("context_overflow") if on_overflow == "grade" else _infra("context_overflow", result.error or "")
+    return _judge_crash(result, counters, on_exit)
+
+
+def _judge_crash(result: AgentResult, counters: Counters, on_exit: HarnessExit) -> Grade | Outcome:
+    detail = "; ".join(part for part in (result.error, counters.last_error) if part)
+    if on_exit.crash == "grade":
+        return Grade("harness_crash")
+    if on_exit.crash == "grade_if_gateway_clean":
+        return _infra("harness_crash_gateway", detail) if counters.gateway_errors else Grade("harness_crash")
+    return _infra("harness_crash", detail)
+
+
+def with_reason(outcome: Outcome, reason: str | None) -> Outcome:
+    """A scored outcome under the rollout's reason; its own goes to `metadata["grade_reason"]`. Others stay as they are."""
+    if reason is None or outcome.status != "scored":
+        return outcome
+    metadata: dict[str, Any] = dict(outcome.metadata)
+    if outcome.reason is not None:
+        metadata["grade_reason"] = outcome.reason
+    return replace(outcome, reason=reason, metadata=metadata)
+
+
+def _infra(kind: str, detail: str) -> Outcome:
+    return Outcome.infra(kind, metadata={"detail": detail[:2000]} if detail else None)

@@ -1,0 +1,1 @@
+"""The harnesses that come with the package."""
