@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -51,9 +54,16 @@ def eval(
 
     with Console(log_file=log_file) as console:
         console.progress("reading", str(config))
-        weights = _weights(trained, checkpoint)
-        places = {"inputs": inputs, "output_dir": output_dir, "site_file": site}
-        request = _request(config, overrides, weights=weights, name=name, console=console, **places)
+        request = _request(
+            config,
+            overrides,
+            inputs=inputs,
+            weights=_weights(trained, checkpoint),
+            name=name,
+            output_dir=output_dir,
+            site_file=site,
+            console=console,
+        )
         request = replace(request, receipt=receipt, time_budget_s=time_budget, budget_started_at=started_at)
         code = evaluate(request, console)
     sys.exit(code)
@@ -82,40 +92,33 @@ def _request(
     site_file: Path | None,
     console: Console,
 ) -> EvalRequest:
+    """What is evaluated: read from a folder of inputs, or made in a place that is gone afterwards."""
     from platoon.errors import ConfigError, Problem
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
-    from platoon.eval.results import Weights, provenance
+    from platoon.eval.results import Weights, own_directory
+    from platoon.pipeline.entries import entry_tasks
     from platoon.pipeline.inputs import build_inputs, read_inputs
-    from platoon.pipeline.services import entry_tasks
     from platoon.site import load_site
 
     site = load_site(site_file)
     if inputs is not None and overrides:
         raise ConfigError(Problem("resolved inputs take no overrides", key=overrides[0], advice="give them to platoon resolve"))
-    name = name or config.stem
-    root = site.runs or Path("runs")
-    base = config.parent.absolute()
-    if inputs is None:
-        found = build_inputs(config, root / "inputs" / f"eval-{name}", site, console, overrides)
-    else:
-        found = read_inputs(inputs, site, base)
-    model = EvaluationConfig.model_validate(found.values)
+    with TemporaryDirectory(prefix="platoon-inputs-") as made:
+        if inputs is not None:
+            found = read_inputs(inputs, site, config.parent)
+        else:
+            found = build_inputs(config, Path(made), site, console, overrides)
+        if found.kind != "evaluation":
+            raise ConfigError(Problem("is no configuration of an evaluation", file=str(config), advice="use platoon train"))
+        # Through JSON, as strict models want it.
+        model = EvaluationConfig.model_validate_json(json.dumps(found.values))
+        entries = asyncio.run(entry_tasks(found, model.environments, model.split, config.parent))
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
+    runs_dir = (site.runs or Path("runs")).absolute()
+    name = name or config.stem
     if output_dir is None:
-        # One directory for each thing evaluated: a run that was extended is evaluated anew, beside what it was before.
-        from platoon.artifacts.canonical import canonical_digest
-
-        key = canonical_digest(provenance(model, weights, found.digests)).removeprefix("sha256:")[:12]
-        step = "" if weights.step is None else f"{weights.step:06d}-"
-        output_dir = root / (weights.run or "base") / f"eval-{name}" / f"{step}{key}"
-    return EvalRequest(
-        config=model,
-        name=name,
-        weights=weights,
-        entries=entry_tasks(found, model.environments, model.split, site, base),
-        output_dir=output_dir.absolute(),
-        runs_dir=root.absolute(),
-        digests=found.digests,
-    )
+        given = model.inference.output_dir
+        output_dir = Path(given) if given is not None else runs_dir / own_directory(model, weights, found.digests, name)
+    return EvalRequest(model, name, weights, tuple(entries), output_dir.absolute(), runs_dir, found.digests)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import platoon
@@ -58,6 +58,16 @@ def provenance(config: EvaluationConfig, weights: Weights, digests: Mapping[str,
         "settings": canonical_digest([_entry_facts(config, entry) for entry in config.environments]),
         "datasets": digests.get("datasets.lock.json", ""),
     }
+
+
+def own_directory(config: EvaluationConfig, weights: Weights, digests: Mapping[str, str], name: str) -> PurePosixPath:
+    """The output directory of a named evaluation below the root of runs: one for each thing evaluated.
+
+    A run that was extended or changed is evaluated anew, beside what it was before; what was there counts again if it comes back.
+    """
+    key = canonical_digest(provenance(config, weights, digests)).removeprefix("sha256:")[:12]
+    step = "" if weights.step is None else f"{weights.step:06d}-"
+    return PurePosixPath(weights.run or "base") / f"eval-{name}" / f"{step}{key}"
 
 
 def _entry_facts(config: EvaluationConfig, entry: EnvironmentConfig) -> dict[str, Any]:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from platoon.config.model import unknown_keys
 from platoon.errors import Problem
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
 from platoon.train.config_defs.rollout import WorkflowConfig, WorkflowLayer, effective
 from platoon.train.config_defs.training import CLIP_KEYS, LOSSES, CheckpointConfig, TrainConfig
 from platoon.train.config_defs.values import MAIN
+
+CREDIT = ("group", "keyed")
+KEY_PARTS = ("task", "policy", "role", "depth")
 
 
 def plan_problems(train: TrainConfig, trainer: str) -> Iterator[Problem]:
@@ -78,6 +82,26 @@ def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig]
             yield Problem("must be at least train.max_staleness, which must be set", key=f"{where}.max_staleness")
     if len({entry.weight == "tasks" for entry in environments}) > 1:
         yield Problem("use numbers in every entry, or 'tasks' in every entry", key="environments")
+
+
+def credit_problems(environments: Sequence[EnvironmentConfig]) -> Iterator[Problem]:
+    """Names of estimators and their options."""
+    for index, entry in enumerate(environments):
+        where, options = f"environments.{index}", entry.credit_options
+        if entry.credit in (None, "group"):
+            if options:
+                advice = "name an estimator" if entry.credit is None else "leave_one_out_baseline is in workflow_config"
+                yield Problem("takes no options", key=f"{where}.credit_options", advice=advice)
+        elif entry.credit != "keyed":
+            yield Problem(f"must be one of {', '.join(CREDIT)}, got {entry.credit!r}", key=f"{where}.credit")
+        else:
+            yield from unknown_keys(options, ("key", "leave_one_out"), f"{where}.credit_options")
+            key = options.get("key")
+            if not isinstance(key, list) or not key or len({*map(str, key)}) != len(key) or not {*map(str, key)} <= {*KEY_PARTS}:
+                rule = f"must be a list of {', '.join(KEY_PARTS)}, at least one and none twice"
+                yield Problem(rule, key=f"{where}.credit_options.key")
+            if not isinstance(options.get("leave_one_out", False), bool):
+                yield Problem("must be true or false", key=f"{where}.credit_options.leave_one_out")
 
 
 def policy_problems(

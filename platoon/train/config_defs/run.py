@@ -47,6 +47,7 @@ class RunConfig(ConfigModel):
         """Every broken rule between keys; run on load and again when training starts."""
         yield from rules.plan_problems(self.train, self.trainer)
         yield from rules.entry_problems(self.train, self.environments, self.trainer)
+        yield from rules.credit_problems(self.environments)
         yield from rules.policy_problems(self.train, self.policies, self.agents, self.trainer)
         yield from rules.checkpoint_problems(self.train, self.checkpoint, self.environments, self.policies, self.trainer)
         if self.deterministic:

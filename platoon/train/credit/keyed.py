@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from platoon.errors import Problem
 from platoon.rows.credit import agent_keys, keyed_baselines
 from platoon.rows.merge import TrajectoryCalls
 from platoon.train.credit.group import group_metrics, root_rewards
 from platoon.train.credit.protocol import Credit, CreditGroup
 
-PARTS = ("task", "policy", "role", "depth")
 SEVERAL_POLICIES = ("task", "policy", "role")
 
 
 @dataclass(frozen=True)
 class KeyedCredit:
-    """key: parts of PARTS, at least one, none twice. `task` is the group's task, so the same for all of its agents.
+    """key: any of task, policy, role and depth, at least one and none twice. `task` is the group's: the same for all its agents.
 
     Peers are the agents of trainable members, those of frozen policies included. A key without peers, and a lone peer under
     `leave_one_out`, gives 0.
@@ -52,14 +48,3 @@ def _part(part: str, group: CreditGroup, agent: TrajectoryCalls) -> str | int:
     if part == "policy":
         return agent.calls[0].policy if agent.calls else ""
     return agent.role if part == "role" else agent.depth
-
-
-def problems(options: Mapping[str, Any]) -> Iterator[Problem]:
-    """Faults of `credit_options` of `keyed`."""
-    for name in options.keys() - {"key", "leave_one_out"}:
-        yield Problem("unknown key", key=name, advice="known here: key, leave_one_out")
-    key = options.get("key")
-    if not isinstance(key, list) or not key or len(set(map(str, key))) != len(key) or not set(map(str, key)) <= set(PARTS):
-        yield Problem(f"must be a list of {', '.join(PARTS)}, at least one and none twice", key="key")
-    if not isinstance(options.get("leave_one_out", False), bool):
-        yield Problem("must be true or false", key="leave_one_out")

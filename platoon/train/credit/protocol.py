@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from platoon.core.outcome import Status
-from platoon.errors import PlatoonError, Problem
+from platoon.errors import PlatoonError
 from platoon.rows.block import RowBlock
 from platoon.rows.merge import TrajectoryCalls
 
@@ -61,9 +61,3 @@ class CreditEstimator(Protocol):
     """Pure: the same group gives the same credit."""
 
     def assign(self, group: CreditGroup) -> Credit: ...
-
-
-class OptionsProblems(Protocol):
-    """Judges the options of an estimator before it is built; keys are relative to `credit_options`."""
-
-    def __call__(self, options: Mapping[str, Any]) -> Iterable[Problem]: ...

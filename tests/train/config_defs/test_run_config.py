@@ -54,6 +54,13 @@ def build(tmp_path: Path, changes: dict[str, Any]) -> RunConfig:
         ({"environments.0.harness": None}, "environments.0.harness: is required"),
         ({"environments": [BASE["environments"][0]] * 2}, "environments.0.name: is required when there are several"),
         ({"environments.0.max_staleness": 1}, "environments.0.max_staleness: must be at least train.max_staleness"),
+        ({"environments.0.credit": "reverse_kl"}, "environments.0.credit: must be one of group, keyed, got 'reverse_kl'"),
+        ({"environments.0.credit": "keyed"}, "credit_options.key: must be a list of task, policy, role, depth"),
+        ({"environments.0.credit_options": {"key": ["task"]}}, "environments.0.credit_options: takes no options"),
+        (
+            {"environments.0.credit": "keyed", "environments.0.credit_options": {"key": ["role", "role"]}},
+            "credit_options.key: must be a list of",
+        ),
         ({"policies.main": {}}, "policies.main: main is the policy of train:"),
         ({"policies.helper": {}}, "policies.helper: trained policy 'helper' is sampled by no agent"),
         ({"agents.policy": "helper"}, "agents.policy: no such policy 'helper'; known are main"),

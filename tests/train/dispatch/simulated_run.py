@@ -10,6 +10,7 @@ from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.dataset_order.order import Pool, build_order
 from platoon.train.dispatch.dispatcher import DispatchSettings
 from platoon.train.dispatch.draw import Draw, Fate
+from platoon.train.dispatch.lifecycle import State
 from platoon.train.dispatch.permits import Lease
 from platoon.train.dispatch.run_source import DispatchedRollouts
 from platoon.train.task_records.fates import Verdict
@@ -83,6 +84,13 @@ class SimulatedRun:
             if self.running.get(draw.position) is settles:
                 del self.running[draw.position]
         return settles.result()
+
+    async def settle(self, position: int, group: GroupOutput) -> None:
+        """Ends a running group and waits until it is stored and queued."""
+        self.running[position].set_result(group)
+        queued = self.source.ledger.entries
+        while position not in {entry.draw.position for entry in queued(State.QUEUED)}:
+            await asyncio.sleep(0.001)
 
 
 async def until_quiet(turns: int = 12) -> None:

@@ -124,8 +124,7 @@ def test_groups_come_in_settle_order_and_in_deterministic_mode_by_position(tmp_p
         await simulated.source.start()
         await until_quiet()
         for position in (2, 0, 1):
-            simulated.running[position].set_result(output())
-            await asyncio.sleep(0.02)
+            await simulated.settle(position, output())
         taken = [(await simulated.source.take()).draw.position for _ in range(3)]
         await simulated.source.close()
         return taken
@@ -142,8 +141,7 @@ def test_a_capture_survives_its_json_and_a_kept_group_keeps_its_place(tmp_path: 
         simulated = SimulatedRun(tmp_path, batch=2, steps=2, bound=1)
         await simulated.source.start()
         await until_quiet()
-        simulated.running[1].set_result(output(reward=0.25))
-        await asyncio.sleep(0.02)
+        await simulated.settle(1, output(reward=0.25))
         state = simulated.source.capture()
         await simulated.source.close()
         assert DispatchState.from_dict(state).to_dict() == state
