@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show", "show the headline figures of a results folder"),
     "local": ("local", "the embedded Tinker-compatible service"),
     "config": ("config", "check and show configurations"),
+    "docs": ("docs", "generate reference pages and schemas"),
     "harbor": ("harbor", "hash tasks and fetch datasets"),
     "image-map": ("inputs", "write where each image of a plan is"),
     "lock": ("inputs", "lock the data of a resolved configuration"),
