@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write the report page from receipts"),
     "eval": ("eval", "evaluate weights on a split of tasks"),
     "train": ("train", "train a run, or go on with it"),
+    "sandbox": ("sandbox", "end what dead runs left in sandboxes"),
     "show": ("show", "show the headline figures of a results folder"),
     "local": ("local", "the embedded Tinker-compatible service"),
     "config": ("config", "check and show configurations"),

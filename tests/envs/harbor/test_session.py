@@ -123,7 +123,6 @@ def test_needs_reach_the_sandbox(dataset: Path, tmp_path: Path):
     ("toml", "kind", "text"),
     [
         ('[environment.env]\nA = "${NOT_SET_ANYWHERE}"\n', "env_config", "NOT_SET_ANYWHERE"),
-        ('[environment]\ndocker_image = "python:3.12"\n', "env_config", "image 'local' only"),
         ('[verifier]\nenvironment_mode = "separate"\n', "env_config", "not served"),
         ('[[verifier.collect]]\ncommand = "true"\nservice = "db"\n', "env_config", "service db"),
         ('[environment.healthcheck]\ncommand = "exit 7"\nretries = 2\ninterval_sec = 0.01\n', "env_healthcheck", "exit 7"),
