@@ -69,4 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     except PlatoonError as error:
         click.echo(f"platoon: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        click.echo(f"platoon: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        sys.exit(exits.FAILED)
     sys.exit(exits.DONE)
