@@ -165,6 +165,7 @@ class _Episode:
             settings=self.settings,
             server=self.server,
             output_dir=self.output_dir,
+            roles=self.roles,
         )
         context = EpisodeContext(self.task, self.session, self.route, self.settings, self.root, lambda: self._play(run))
         return context, harness
@@ -196,9 +197,7 @@ class _Episode:
             self.root.final_message = end.result.final_message
         else:
             self.root.result_status, self.root.result_error = "error", end.detail
-        seen = self.root.log
-        counters = Counters(seen.context_overflows, seen.gateway_errors, seen.budget_stops, seen.last_error)
-        decision = judge_run(end, counters, self.exit_rules, self.route.on_context_overflow)
+        decision = judge_run(end, Counters.of(self.root.log), self.exit_rules, self.route.on_context_overflow)
         if isinstance(decision, Outcome):
             return decision
         with self._timed("grade"):
