@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from platoon.episodes.rollout import RolloutResult, run_rollout
-from platoon.episodes.route import RolloutSettings, Route
+from platoon.episodes.result import RolloutResult
+from platoon.episodes.rollout import run_rollout
+from platoon.episodes.route import HarnessExit, RolloutSettings, Route
 from platoon.gateway.seeds import SeedKey
 from platoon.gateway.service import ModelGateway
 from platoon.train.components.entries import EntryTasks
@@ -30,7 +31,7 @@ def route_of(entry: EnvironmentConfig, *, training: bool) -> Route:
         placement=entry.placement,
         program=entry.program,
         on_context_overflow=entry.on_context_overflow,
-        on_harness_exit={"timeout": entry.on_harness_exit.timeout, "crash": entry.on_harness_exit.crash},
+        on_harness_exit=HarnessExit(entry.on_harness_exit.timeout, entry.on_harness_exit.crash),
     )
 
 

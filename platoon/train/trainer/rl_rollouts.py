@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from platoon.episodes.rollout import RolloutResult
+from platoon.episodes.result import RolloutResult
 from platoon.gateway.service import ModelGateway
 from platoon.sampling.policy import PolicyRuntime
 from platoon.sampling.renderer import Renderer
