@@ -44,12 +44,14 @@ def validate(files: tuple[Path, ...], tasks: bool, site_path: Path | None) -> No
 @click.argument("file", type=FILE)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the resolved values as one JSON object.")
+@click.option("--defaults", is_flag=True, help="Show keys that were not given too.")
 @click.option("--site", "site_path", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")
-def show(file: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path | None) -> None:
+def show(file: Path, overrides: tuple[str, ...], as_json: bool, defaults: bool, site_path: Path | None) -> None:
     """Show each resolved value of FILE and where it comes from."""
     import json
 
     from platoon.config.load import load
+    from platoon.pipeline.kinds import model_of
     from platoon.pipeline.resolve import resolve
     from platoon.site import load_site
 
@@ -58,9 +60,13 @@ def show(file: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
         click.echo(json.dumps(resolved.values, sort_keys=True, ensure_ascii=False))
         return
     loaded = load(file, overrides)
-    for path, value in _leaves(resolved.values):
+    values = loaded.build(model_of(resolved.kind)).plain() if defaults else resolved.values
+    for path, value in _leaves(values):
         given = loaded.layered.origins.get(path)
-        click.echo(f"{'.'.join(path)}: {json.dumps(value, ensure_ascii=False)}  ({given or 'default'})")
+        if given is None and path[2:3] in (("workflow_config",), ("eval_overrides",)):
+            continue  # what an entry does not say comes from the run's settings, not from a default
+        source = given or ("default" if defaults else "site")
+        click.echo(f"{'.'.join(path)}: {json.dumps(value, ensure_ascii=False)}  ({source})")
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Any:

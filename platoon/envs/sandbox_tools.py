@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from platoon.core.tools import ToolResult, ToolSpec
 from platoon.sandbox.base import ExecResult, Sandbox
@@ -123,7 +123,7 @@ async def _view(sandbox: Sandbox, path: str, view_range: Any, timeout_s: float) 
     if kind == "directory":
         listing = await _run(sandbox, ["sh", "-c", _LIST, "sh", path], timeout_s)
         return "\n".join(line.removeprefix("./") for line in listing.stdout.splitlines()) or "(empty)"
-    lines = (await read_file(sandbox, path, timeout_s)).decode("utf-8", "replace").splitlines()
+    lines = _lines(_as_seen(sandbox, await read_file(sandbox, path, timeout_s)).decode("utf-8", "replace"))
     first, last = _range(view_range, len(lines))
     return "\n".join(f"{number:6d}\t{line}" for number, line in enumerate(lines[first - 1 : last], first))
 
@@ -147,10 +147,16 @@ async def _edit(sandbox: Sandbox, path: str, old: str, new: str, timeout_s: floa
     before = text[: text.index(old)]
     await _write(sandbox, path, text.replace(old, new), timeout_s)
     first = before.count("\n") + 1
-    last = first + new.count("\n")
-    lines = text.replace(old, new).splitlines()
+    last = first + new.removesuffix("\n").count("\n")
+    lines = _lines(_as_seen(sandbox, text.replace(old, new).encode()).decode())
     shown = range(max(1, first - CONTEXT_LINES), min(len(lines), last + CONTEXT_LINES) + 1)
     return f"edited {path}\n" + "\n".join(f"{number:6d}\t{lines[number - 1]}" for number in shown)
+
+
+def _as_seen(sandbox: Sandbox, data: bytes) -> bytes:
+    """What an agent is shown of a file: a provider that rewrites paths in commands knows how to write them back."""
+    as_seen = getattr(sandbox, "as_seen", None)
+    return data if as_seen is None else cast(bytes, as_seen(data))
 
 
 async def read_file(sandbox: Sandbox, path: str, timeout_s: float, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:
@@ -189,6 +195,11 @@ async def _run(sandbox: Sandbox, command: list[str], timeout_s: float, stdin: by
     if result.exit_code:
         raise ToolFault(result.stderr.strip()[-500:] or f"exit code {result.exit_code}")
     return result
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as editors count them: ended by a newline and nothing else."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:

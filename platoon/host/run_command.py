@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from platoon.host.waiting import finish
+
 OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 PIPE_GRACE_S = 1.0
 
@@ -71,7 +73,7 @@ async def run_command(
     finally:
         if not protocol.exited.done():
             kill_group(transport.get_pid())
-            await _outlast_cancellation(protocol.exited)
+            await finish(protocol.exited)
         try:
             await _done(protocol.drained, PIPE_GRACE_S)
         finally:
@@ -91,18 +93,6 @@ def kill_group(group: int) -> None:
 async def _done(future: asyncio.Future[None], timeout_s: float | None) -> bool:
     done, _ = await asyncio.wait((future,), timeout=timeout_s)
     return bool(done)
-
-
-async def _outlast_cancellation(future: asyncio.Future[None]) -> None:
-    """Waits for a killed program to be gone whatever happens to the caller; a cancellation is raised after it."""
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 class _Kept:

@@ -1,4 +1,4 @@
-"""Trees of files that somebody else filled: removed whole whatever their modes, copied without following links or waiting on FIFOs."""
+"""Trees of files that somebody else filled: removed whole whatever their modes, copied without following links."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""From a configuration file to its resolved form: defaults spelled out, paths relative to the file's folder, no host value.
+"""From a configuration file to its resolved form: layers merged and checked, paths relative to the file's folder, no host value.
 
-The result has the same bytes wherever the same files lie. What belongs to a machine stays out: places of outputs, and of the site all but
-the name of its sandbox provider.
+The result has the same bytes wherever the same files lie. Keys that were not given stay out: an entry that says nothing of a key
+takes it from the layer below, so a default spelled out would change its meaning. What belongs to a machine stays out too: places of
+outputs, and of the site all but the name of its sandbox provider.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LEFT_OUT = (("log_path",), ("inference", "output_dir"))
 
 @dataclass(frozen=True)
 class ResolvedConfig:
-    """kind: which model the values are of. values: plain JSON, with every default."""
+    """kind: which model the values are of. values: plain JSON, the keys that were given."""
 
     kind: Kind
     values: Mapping[str, Any]
@@ -54,7 +55,7 @@ def resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> Resolv
     problems += path_problems(loaded)
     if problems or model is None:
         raise ConfigError(problems)
-    values = model.plain()
+    values = model.plain(only_set=True)
     for *above, key in LEFT_OUT:
         holder = values
         for name in above:
@@ -134,4 +135,4 @@ def _set(values: Any, keys: tuple[str, ...], text: str) -> None:
 def _take_provider(values: dict[str, Any], site: Site) -> None:
     for entry in values.get("environments", ()):
         if entry.get("service") == HARBOR and site.provider is not None:
-            entry["service_kwargs"].setdefault("provider", site.provider)
+            entry.setdefault("service_kwargs", {}).setdefault("provider", site.provider)

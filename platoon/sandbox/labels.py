@@ -12,12 +12,13 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from platoon.host.waiting import finish
 from platoon.sandbox.base import Sandbox, SandboxesShutDown, SandboxProvider, SandboxSpec, SupportsReap
 
 logger = logging.getLogger(__name__)
@@ -212,22 +213,6 @@ async def _undo(starting: asyncio.Future[Sandbox], token: str, live: LiveSandbox
     if not starting.cancelled() and starting.exception() is None:
         await starting.result().stop()
     live.unregister(token)
-
-
-async def finish(work: Awaitable[None]) -> None:
-    """Awaits `work` to its end even when the caller is cancelled meanwhile; the cancellation is raised after it."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        with suppress(Exception):
-            task.result()
-        raise cancelled
-    task.result()
 
 
 def provider_reference(provider: SandboxProvider) -> str:

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,32 @@ def test_what_cannot_be_served_is_refused_and_leaves_nothing(provider: ProcessPr
     with pytest.raises(ConfigError):
         asyncio.run(provider.start(spec))
     assert list(provider._root().iterdir()) == []
+
+
+def test_nothing_an_agent_may_read_holds_the_hosts_directory(provider: ProcessProvider):
+    """The same rollout reads the same text again: no random name, no path of this machine."""
+
+    async def scenario(box):
+        commands = ["env", "cat /app/none", "cd /app/none", "/app/none", "pwd -P", "echo $HOME $TMPDIR", "readlink /proc/self/cwd"]
+        for command in commands:
+            result = await box.exec(command)
+            assert box.id not in result.stdout + result.stderr, command
+        assert (await box.exec(["/app/none"])).stderr == "/app/none: No such file or directory\n"
+        await box.exec("rm -rf /app", cwd="/tmp")
+        with pytest.raises(FileNotFoundError) as caught:
+            await box.exec("true")
+        assert box.id not in str(caught.value) and caught.value.filename == "/app"
+
+    play(provider, scenario)
+
+
+def test_a_directory_whose_maker_died_before_its_record_is_swept(provider: ProcessProvider, tmp_path: Path):
+    root = provider._root()
+    for name, age_s in (("process-000000000000", 1000), ("process-111111111111", 0)):
+        (root / name / "fs").mkdir(parents=True)
+        os.utime(root / name, (time.time() - age_s,) * 2)
+    assert asyncio.run(provider.reap({"a": "b"})) == 0
+    assert [entry.name for entry in root.iterdir()] == ["process-111111111111"]
 
 
 def test_names_that_are_no_provider():

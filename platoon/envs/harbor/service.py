@@ -23,9 +23,10 @@ from platoon.envs.harbor.session import HarborSession, SandboxLease, SessionSett
 from platoon.envs.harbor.specs import apply_needs, build_spec, ignored_users, refusals
 from platoon.envs.harbor.task_toml import Healthcheck
 from platoon.errors import ConfigError, EnvSetupError, PlatoonError, Problem
+from platoon.host.waiting import finish
 from platoon.sandbox import get_provider
 from platoon.sandbox.base import Sandbox, SandboxProvider, SandboxSpec
-from platoon.sandbox.labels import StartedSandbox, finish, start_guarded
+from platoon.sandbox.labels import StartedSandbox, start_guarded
 
 logger = logging.getLogger(__name__)
 
@@ -73,9 +74,10 @@ class HarborService:
             )
         else:
             self._tasks = serve_directories(self.options, base)
-        self._images = {} if image_map_file is None else _read_images(Path(image_map_file))
         self._provider = provider
-        self._provider_name = self.options.provider or site_provider or DEFAULT_PROVIDER
+        self._provider_name = provider.name if provider is not None else self.options.provider or site_provider or DEFAULT_PROVIDER
+        # Read now: the folder of a run's inputs may go while the run goes on.
+        self._images = {} if image_map_file is None else _read_images(Path(image_map_file), self._provider_name)
         self._provider_options = {**(site_provider_options or {}), **self.options.provider_options}
 
     @property
@@ -250,10 +252,11 @@ async def _stop(started: StartedSandbox) -> None:
         logger.warning("sandbox %s did not stop: %s", started.sandbox.id, error)
 
 
-def _read_images(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The `images` table of an image map. Raises ConfigError."""
+def _read_images(path: Path, provider: str) -> Mapping[str, Mapping[str, Any]]:
+    """The images of one provider in an image map, {} for a provider it does not name. Raises ConfigError."""
     value = read_json(path, "image map")
-    images = value.get("images") if isinstance(value, dict) else None
+    providers = value.get("providers") if isinstance(value, dict) else None
+    images = providers.get(provider, {}).get("images", {}) if isinstance(providers, dict) else None
     if not isinstance(images, dict) or not all(isinstance(entry, dict) and "image" in entry for entry in images.values()):
         raise ConfigError(Problem(f"is no image map: {json.dumps(value)[:80]}", file=str(path)))
     return images

@@ -14,6 +14,7 @@ from platoon.envs.harbor.format import HarborTask, resolve_env
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.errors import EnvNotPrepared, EnvSetupError
+from platoon.images.plan import NO_IMAGE
 from platoon.sandbox import network_none_refusal
 from platoon.sandbox.base import SandboxProvider, SandboxSpec
 
@@ -54,19 +55,20 @@ def build_spec(
 def resolve_image(
     row: LockRow, options: HarborOptions, images: Mapping[str, Mapping[str, Any]], provider: SandboxProvider
 ) -> tuple[str, Mapping[str, Any]]:
-    """The image and its entry of the map ({} without one): the map's, the task's, the options', the provider's only one."""
+    """The image and its entry of the map, {} without one: what was prepared, the provider's only one, the task's, the options'."""
     reference = row.image.get("ref")
-    for key, entry in images.items():
-        if key == row.image_key or (reference is not None and key.partition("|")[0] == f"ref:{reference}"):
-            return str(entry["image"]), entry
+    entry = images.get(row.image_key or (NO_IMAGE if reference is None else f"ref:{reference}"), {})
+    if entry.get("image") is not None:
+        return str(entry["image"]), entry
+    if (only := getattr(type(provider), "only_image", None)) is not None:
+        return str(only), {}
     if row.image_key is not None:
         raise EnvNotPrepared(f"task {row.name}: its image is not built here ({PREPARE_ADVICE})")
     if reference is not None:
         return (reference if str(reference).startswith(SCHEMES) else f"docker://{reference}"), {}
-    image = options.default_image or getattr(type(provider), "only_image", None)
-    if image is None:
+    if options.default_image is None:
         raise EnvSetupError("env_config", f"task {row.name} names no image (set default_image)")
-    return image, {}
+    return options.default_image, {}
 
 
 def network_of(task: HarborTask, options: HarborOptions) -> Any:

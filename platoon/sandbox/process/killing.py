@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +67,8 @@ def process_table() -> dict[int, ProcessRow]:
     return {row.pid: row for row in rows if row is not None}
 
 
-def environ_holds(pid: int, variable: bytes) -> bool:
-    """Whether a process was started with exactly `NAME=value`; unreadable means it is gone or not ours."""
+def environ_holds(pid: int, variables: Collection[bytes]) -> bool:
+    """Whether a process was started with each `NAME=value`; unreadable means it is gone or not ours."""
     try:
         descriptor = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -81,12 +81,12 @@ def environ_holds(pid: int, variable: bytes) -> bool:
         return False
     finally:
         os.close(descriptor)
-    return variable in data and variable in data.split(b"\0")
+    return all(variable in data for variable in variables) and set(variables).issubset(bytes(data).split(b"\0"))
 
 
-def marked(variable: str) -> list[ProcessRow]:
-    """Processes of this user that carry a variable `NAME=value`."""
-    wanted = variable.encode()
+def marked(*variables: str) -> list[ProcessRow]:
+    """Processes of this user that carry each variable `NAME=value`."""
+    wanted = [variable.encode() for variable in variables]
     rows = (read_row(pid) for pid in own_pids() if environ_holds(pid, wanted))
     return [row for row in rows if row is not None]
 
@@ -128,15 +128,16 @@ def with_descendants(entries: Collection[str], table: Mapping[int, ProcessRow]) 
 class Killer:
     """Kills what belongs to one sandbox, looking again until a look finds nothing.
 
-    groups: recorded group -> start time of its leader. kept: `pid:start` entries that live on, with their descendants.
+    variables: what every process to be killed carries, `NAME=value`. groups: recorded group -> start time of its leader.
+    kept: `pid:start` entries that live on, with their descendants.
     """
 
-    def __init__(self, variable: str, groups: Mapping[int, int], kept: Collection[str] = ()) -> None:
-        self._variable, self._groups, self._kept = variable, groups, kept
+    def __init__(self, variables: Sequence[str], groups: Mapping[int, int], kept: Collection[str] = ()) -> None:
+        self._variables, self._groups, self._kept = variables, groups, kept
 
     def look(self) -> list[ProcessRow]:
         """One look: sends SIGKILL to what it finds and returns it."""
-        found = {row.pid: row for row in marked(self._variable)}
+        found = {row.pid: row for row in marked(*self._variables)}
         if self._groups or self._kept:
             table = process_table()
             living = living_groups(self._groups, table)

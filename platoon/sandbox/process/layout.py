@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from platoon.host.scratch import private_dir
 PREFIX = "process-"
 MAX_RECORD_BYTES = 1 << 20
 MAX_GROUPS_BYTES = 16 << 20
+UNRECORDED_GRACE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,15 @@ def read_record(directory: Path) -> SandboxRecord | None:
         return SandboxRecord({str(key): str(item) for key, item in value["labels"].items()}, owner)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def was_never_started(directory: Path) -> bool:
+    """Without a record for longer than a start takes to write it: its maker was killed in between."""
+    try:
+        age_s = time.time() - directory.stat().st_mtime
+    except OSError:
+        return False
+    return age_s > UNRECORDED_GRACE_S and not (directory / "sandbox.json").exists()
 
 
 def append_group(directory: Path, group: int, start_ticks: int) -> None:

@@ -139,7 +139,9 @@ class ProcessProvider:
         found = []
         for directory in layout.sandbox_directories(root):
             record = layout.read_record(directory)
-            if record is not None and record.abandoned() and labels.items() <= record.labels.items():
+            if record is None and layout.was_never_started(directory):
+                remove_tree(directory)
+            elif record is not None and record.abandoned() and labels.items() <= record.labels.items():
                 found.append(directory)
         return found
 
@@ -149,7 +151,7 @@ class ProcessProvider:
         # Pids and start times of another boot name other processes.
         same_boot = record is not None and record.owner.boot_id == boot_id()
         groups = layout.read_groups(directory) if same_boot else {}
-        left = await killing.Killer(f"{killing.MARKER}={directory / 'fs'}", groups).until_gone(REAP_WAIT_S)
+        left = await killing.Killer([f"{killing.MARKER}={directory / 'fs'}"], groups).until_gone(REAP_WAIT_S)
         if left:
             logger.warning("%s: still running: %s", directory, ", ".join(str(row.pid) for row in left))
             return

@@ -18,6 +18,7 @@ from pathlib import Path
 from platoon.host.processes import start_ticks, ticks_now
 from platoon.host.run_command import OUTPUT_LIMIT_BYTES, CommandResult, run_command
 from platoon.host.trees import copy_file, copy_tree, remove_tree
+from platoon.host.waiting import finish
 from platoon.sandbox.base import Command, ExecResult, SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
 from platoon.sandbox.process.path_map import HOME, PathMap
@@ -40,6 +41,7 @@ class ProcessSandbox:
         self._variable = f"{killing.MARKER}={self.paths.fs}"
         self._groups: dict[int, int] = {}
         self._kept: set[str] = set()
+        self._commands = 0
         self._closed = False
         self._deleted = False
         self._stopping: asyncio.Task[None] | None = None
@@ -70,8 +72,10 @@ class ProcessSandbox:
         argv = ["bash", "-c", cmd] if isinstance(cmd, str) else list(cmd)
         argv = [self.paths.command(argument) for argument in argv]
         directory = self.paths.host(cwd or ".", self.spec.workdir)
-        mark = secrets.token_hex(8)
-        environment = {**self._environment, **self._mapped(env or {}), EXEC_MARKER: mark}
+        # A count, and no random text: a command may print its environment, and the same rollout prints the same again.
+        self._commands += 1
+        mark = f"{EXEC_MARKER}={self._commands}"
+        environment = {**self._environment, **self._mapped(env or {}), EXEC_MARKER: str(self._commands)}
         environment[killing.MARKER] = str(self.paths.fs)
         started: list[int] = []
         before = ticks_now()
@@ -83,20 +87,19 @@ class ProcessSandbox:
         result: CommandResult | None = None
         try:
             result = await run_command(argv, cwd=directory, env=environment, stdin=stdin, timeout_s=timeout_s, on_start=on_start)
-        except (FileNotFoundError, PermissionError) as error:
-            # An error of the directory bears its name; everything else is the command's own failure, as in a container.
-            if error.filename == str(directory) or not directory.is_dir():
-                raise
-            return ExecResult(
-                NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE, "", f"{argv[0]}: {os.strerror(error.errno or 0)}\n"
-            )
+        except OSError as error:
+            return self._not_started(error, argv[0], directory)
         finally:
             if result is None or result.timed_out:
-                await self._kill_command(mark, started)
+                await finish(self._kill_command(mark, started))
             for pid in started:
                 if not killing.group_has_members(pid):
                     self._groups.pop(pid, None)
         return ExecResult(result.exit_code, *self._output(result), timed_out=result.timed_out)
+
+    def as_seen(self, data: bytes) -> bytes:
+        """Content of a file with the sandbox's paths as commands print them."""
+        return self.paths.output(data)
 
     async def upload(self, src: Path, dst: str) -> None:
         """As `base.Sandbox.upload`. Raises OSError when a link an agent left would lead the copy out of the sandbox."""
@@ -140,7 +143,7 @@ class ProcessSandbox:
         self._deleted = True
 
     async def _kill(self) -> None:
-        left = await killing.Killer(self._variable, self._groups, self._kept).until_gone()
+        left = await killing.Killer([self._variable], self._groups, self._kept).until_gone()
         if left:
             pids = ", ".join(str(row.pid) for row in left)
             raise RuntimeError(f"sandbox {self.id}: processes outlived SIGKILL: {pids}")
@@ -151,12 +154,26 @@ class ProcessSandbox:
     async def _kill_command(self, mark: str, groups: list[int]) -> None:
         """Ends one command's whole tree, what left its group included."""
         own = {pid: self._groups[pid] for pid in groups if pid in self._groups}
-        await killing.Killer(f"{EXEC_MARKER}={mark}", own, self._kept).until_gone()
+        await killing.Killer([self._variable, mark], own, self._kept).until_gone()
 
     def _record(self, pid: int, before: int) -> None:
         """Notes a command's group. A leader that is gone already may have left members: they are younger than `before`."""
         self._groups[pid] = start_ticks(pid) or before
         layout.append_group(self.directory, pid, self._groups[pid])
+
+    def _not_started(self, error: OSError, program: str, directory: Path) -> ExecResult:
+        """A program that cannot start is the command's own failure, as in a container. Raises for a directory or a shortage.
+
+        No text holds the host's path of the sandbox: it may reach an agent.
+        """
+        if error.filename == str(directory) or not directory.is_dir():
+            shown = os.fsdecode(self.paths.output(os.fsencode(directory)))
+            raise OSError(error.errno, os.strerror(error.errno or 0), shown) from error
+        if error.errno not in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM):
+            raise error
+        name = os.fsdecode(self.paths.output(os.fsencode(program)))
+        code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+        return ExecResult(code, "", f"{name}: {os.strerror(error.errno)}\n")
 
     def _check_running(self) -> None:
         if self._closed:

@@ -1,0 +1,38 @@
+"""`platoon sandbox`: what runs left behind in sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.group("sandbox")
+def sandbox() -> None:
+    """Sandboxes of runs: end what a dead run left."""
+
+
+@sandbox.command("reap")
+@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--provider", default="process", show_default=True, help="Whose sandboxes to look for.")
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the provider, such as root=/scratch/me."
+)
+def reap(run_dir: Path, provider: str, options: tuple[str, ...]) -> None:
+    """Ends and deletes the sandboxes of RUN_DIR whose owner is gone; a run that lives keeps its own."""
+    from platoon.sandbox.reaping import reap_run
+
+    count = asyncio.run(reap_run(run_dir, provider, _parse(options)))
+    click.echo(f"{count} sandbox{'' if count == 1 else 'es'} of {run_dir} ended")
+
+
+def _parse(options: tuple[str, ...]) -> dict[str, Any]:
+    parsed = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator or not key:
+            raise click.BadParameter(f"{option!r} is not KEY=VALUE", param_hint="--option")
+        parsed[key] = value
+    return parsed

@@ -1,0 +1,90 @@
+"""`platoon prepare`: the shipped workflow from any folder, step lines, honest exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platoon import exits
+from platoon.pipeline.layout import INPUT_FILES
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+MakeRecipe = Callable[..., Path]
+
+
+@pytest.fixture
+def prepare(tmp_path: Path, checkout: Path) -> Callable[..., tuple[int, list[str]]]:
+    """Runs `platoon prepare` in an empty folder; exit code and lines."""
+    folder = tmp_path / "somewhere else"
+    folder.mkdir()
+    (tmp_path / "site.yaml").write_text("cache: cache\n")
+    env = {**os.environ, "PLATOON_SITE": str(tmp_path / "site.yaml"), "PYTHONPATH": str(checkout)}
+
+    def call(*arguments: object) -> tuple[int, list[str]]:
+        argv = [sys.executable, "-m", "platoon", "prepare", *map(str, arguments)]
+        done = subprocess.run(
+            argv, check=False, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+        )
+        return done.returncode, done.stdout.splitlines()
+
+    return call
+
+
+def test_a_recipe_from_another_folder(
+    make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    """Everything, then nothing; a touched file reruns nothing, a changed task what depends on it, a broken one is a refusal."""
+    root = make_recipe()
+    code, lines = prepare(root / "recipe.yaml")
+    assert code == 0, lines
+    assert {"resolve warm", "resolve main", "map the images of main"} <= set(lines)
+    assert lines[-1] == f"ready: {root}/recipe.yaml"
+    results = tmp_path / "somewhere else/results"
+    assert sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()) == sorted(
+        f"{unit}/inputs/{name}" for unit in ("warm", "main") for name in INPUT_FILES
+    )
+    task = root / "data/tasks/t1/instruction.md"
+    os.utime(task)
+    assert prepare(root / "recipe.yaml") == (0, [f"ready: {root}/recipe.yaml, nothing to do"])
+    task.write_text("Do another thing.\n")
+    code, lines = prepare(root / "recipe.yaml", "--dry-run")
+    assert code == exits.FAILED
+    assert "would lock the datasets of main" in lines
+    assert not any("warm" in line for line in lines)
+    (root / "data/tasks/t1/tests/test.sh").unlink()
+    before = (results / "main/inputs/plan.json").read_bytes()
+    code, lines = prepare(root / "recipe.yaml")
+    assert code == exits.CONFIG
+    assert any("../data/tasks/t1: tests/test.sh: a task needs tests" in line for line in lines)
+    assert (results / "main/inputs/plan.json").read_bytes() == before
+
+
+def test_faults_of_configurations_are_told_before_anything_runs(
+    make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    root = make_recipe()
+    (root / "configs/rl.yaml").write_text("trian: {}\ntrain: {}\n")
+    code, lines = prepare(root / "recipe.yaml")
+    assert code == exits.CONFIG
+    assert any("trian: unknown key (did you mean train" in line for line in lines)
+    assert list((tmp_path / "somewhere else").iterdir()) == []
+
+
+def test_one_configuration(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path) -> None:
+    root = make_recipe()
+    code, lines = prepare(root / "configs/rl.yaml")
+    assert code == 0, lines
+    assert lines[-1] == "ready: results/rl/inputs"
+    assert (tmp_path / "somewhere else/results/rl/inputs/image_map.json").is_file()
+
+
+def test_profiles(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]]) -> None:
+    code, lines = prepare(make_recipe() / "recipe.yaml", "--profile", "nowhere")
+    assert code == exits.CONFIG
+    assert "no profile is called nowhere (known here: " in lines[-1]

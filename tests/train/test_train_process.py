@@ -1,0 +1,179 @@
+"""`platoon train` as a process on a real embedded service: kills, signals, deaths, budgets; what is left, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.model
+
+STEPS = 8
+
+
+class Runs:
+    """Commands on one recipe of conversations; each run has a runs directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        lines = [
+            {"messages": [{"role": "user", "content": f"{n} + 1"}, {"role": "assistant", "content": str(n + 1)}]} for n in range(12)
+        ]
+        (directory / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        config = {
+            "train": {
+                "model_name": "local/small",
+                "renderer_name": "chat_template",
+                "batch_size": 2,
+                "max_training_steps": STEPS,
+                "optimizer": {"learning_rate": 1e-3},
+            },
+            "trainer": "sft",
+            "trainer_options": {"data": "chat.jsonl"},
+            "tinker_base_url": "local",
+            "checkpoint": {"recovery_every": 2},
+        }
+        (directory / "sft.yaml").write_text(json.dumps(config))
+        (directory / "site.yaml").write_text(json.dumps({"cache": "cache", "runs": "runs"}))
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, name: str, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "platoon", "train", str(self.directory / "sft.yaml"), "--run", name]
+        command += ["--site", str(self.directory / "site.yaml"), "--receipt", str(self.receipt(name)), *more]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+        self.started.append(process)
+        return process
+
+    def run(self, name: str, *more: str) -> tuple[int, str]:
+        process = self.start(name, *more)
+        output, _ = process.communicate(timeout=100)
+        return process.returncode, output
+
+    def run_dir(self, name: str) -> Path:
+        return self.directory / "runs" / name
+
+    def receipt(self, name: str) -> Path:
+        return self.directory / f"{name}.json"
+
+    def result(self, name: str) -> tuple[Any, Any, bytes]:
+        """Rows of every step, their chain, and the bytes of the weights."""
+        receipt = json.loads(self.receipt(name).read_text())
+        return (
+            [(point["step"], point["rows_digest"], point["loss"]) for point in receipt["curve"]],
+            receipt["checkpoint"]["weights"],
+            self.weights(receipt["checkpoint"]["state_path"]),
+        )
+
+    def weights(self, path: str) -> bytes:
+        """Tensors and optimizer state without the header, which names the session."""
+        file = self.directory / "runs" / ".tinker" / "checkpoints" / f"{path.removeprefix('tinker://')}.safetensors"
+        data = file.read_bytes()
+        return data[8 + int.from_bytes(data[:8], "little") :]
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        path = self.run_dir(name) / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def environment() -> dict[str, str]:
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "OMP_NUM_THREADS": "1"}
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    def true_or_over() -> bool:
+        assert process.poll() is None, process.communicate()[0]
+        return true()
+
+    wait_for(true_or_over)
+
+
+def children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    own = [int(item) for item in listed.read_text().split()] if listed.exists() else []
+    threads = [int(item) for task in Path(f"/proc/{pid}/task").iterdir() for item in (task / "children").read_text().split()]
+    return sorted({*own, *threads})
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    made = Runs(tmp_path)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.communicate()
+
+
+def test_u81_killed_at_any_moment_it_resumes_to_the_same_rows_and_weights(runs: Runs) -> None:
+    assert runs.run("whole")[0] == 0
+    expected = runs.result("whole")
+    for rows in (3, 5):
+        process = runs.start("killed")
+        until(lambda: len(runs.rows("killed")) >= rows, process)  # noqa: B023  because it is called in this turn only
+        held = children(process.pid)
+        assert held
+        process.kill()
+        process.wait()
+        wait_for(lambda: gone(held))  # noqa: B023  because it is called in this turn only
+    assert runs.run("killed")[0] == 0
+    assert runs.result("killed")[:2] == expected[:2]
+    assert [row["step"] for row in runs.rows("killed")] == list(range(1, STEPS + 1))
+    assert runs.result("killed")[2] == expected[2]
+    again, output = runs.run("killed")
+    assert again == 0 and "8 steps done" in output
+
+
+def test_term_saves_exits_143_and_the_next_attempt_goes_on(runs: Runs) -> None:
+    process = runs.start("run", "train.max_training_steps=5000")
+    until(lambda: len(runs.rows("run")) >= 1, process)
+    second, output = runs.run("run", "train.max_training_steps=5000")
+    assert second == 75 and f"process {process.pid}" in output
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    saved = (runs.run_dir("run") / "checkpoints.jsonl").read_text().splitlines()
+    last = json.loads(saved[-1])
+    assert last["name"].endswith("_interrupted") and len(runs.rows("run")) == last["batch"]
+    assert not runs.receipt("run").exists() and not (runs.run_dir("run") / "process.json").exists()
+    steps = last["batch"] + 2
+    assert runs.run("run", f"train.max_training_steps={steps}")[0] == 0
+    assert [row["step"] for row in runs.rows("run")] == list(range(1, steps + 1))
+
+
+def test_a_service_that_dies_ends_the_run_within_a_bound_and_it_resumes(runs: Runs) -> None:
+    process = runs.start("run", "train.max_training_steps=5000")
+    until(lambda: len(runs.rows("run")) >= 3, process)
+    began = time.monotonic()
+    for child in children(process.pid):
+        os.kill(child, signal.SIGKILL)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 1 and "the training service run ended" in output
+    assert time.monotonic() - began < 30
+    steps = len(runs.rows("run")) + 1
+    assert runs.run("run", f"train.max_training_steps={steps}")[0] == 0
+
+
+def test_a_time_budget_saves_and_exits_75(runs: Runs) -> None:
+    code, _ = runs.run("run", "--time-budget", "1s")
+    assert code == 75
+    assert not runs.receipt("run").exists()
