@@ -509,7 +509,7 @@ def test_a_fetched_dataset_is_served_from_its_lock_and_cache(dataset: Path, tmp_
     write_task(dataset, "task", environment={"data": "x"})
     options = {"dataset": "dataset", "provider": "process", "provider_options": {"root": str(tmp_path / "sandboxes")}}
     fetched = fetch(HarborOptions.parse(options), tmp_path, HarborCache(tmp_path / "cache" / "harbor"))
-    files = {"lock_file": str(fetched.path), "cache_dir": str(tmp_path / "cache")}
+    files = {"lock_file": str(fetched.path), "cache_dir": str(tmp_path / "cache" / "harbor")}
     service = get_service("harbor", **options, **files)
 
     async def scenario(session: HarborSession):
