@@ -49,7 +49,7 @@ def _harbor(inputs: RunInputs, locked: EntryInputs, service: str, base: Path) ->
         service,
         options=locked.options,
         lock_file=locked.cache.lock_by_digest(locked.lock.digest),
-        cache_dir=locked.cache.root.parent,
+        cache_dir=locked.cache.root,
         base_dir=base,
         image_map_file=images,
     )
