@@ -6,6 +6,36 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "ACTION",
+    "BLOCK_RULE",
+    "CONTENT_HASH_RULE",
+    "DataError",
+    "ERROR",
+    "MESSAGE",
+    "Merger",
+    "NO_CALL",
+    "ShapeError",
+    "UnsupportedError",
+    "apply_advantages",
+    "assemble",
+    "baselines",
+    "block_digest",
+    "build_info",
+    "check_block",
+    "content_hash",
+    "discount_weights",
+    "hashed_files",
+    "is_ignored",
+    "level_weights",
+    "row_totals",
+    "scale_rows",
+    "sha256_file",
+    "stale_rows",
+    "surviving_starts",
+    "training_metrics",
+]
+
 ACTION: Final[int]
 ERROR: Final[int]
 MESSAGE: Final[int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
@@ -36,9 +37,13 @@ def serve(
     faults: bool,
 ) -> None:
     """Serve until interrupted; prints the address as a JSON line once it listens."""
-    from platoon.local.server import ServerSettings, serve_command
-    from platoon.local.service import ServiceSettings
+    from platoon.local.settings import ServerSettings, ServiceSettings, check_settings
 
     service = ServiceSettings(state.absolute(), threads, deterministic, session_timeout_s)
     key = api_key_file.read_text().strip() if api_key_file else None
-    serve_command(ServerSettings(service, host, port, key, faults))
+    settings = ServerSettings(service, host, port, key, faults)
+    check_settings(settings)
+
+    from platoon.local.server import serve as serve_until_ended
+
+    asyncio.run(serve_until_ended(settings))

@@ -86,7 +86,8 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 # The SDK opens its session in its first call and blocks its caller meanwhile.
-                client = await asyncio.to_thread(_sampling_client, base_url, api_key, spec.model_name, request.model_path)
+                opening = await asyncio.to_thread(_sampling_client, base_url, api_key, spec.model_name, request.model_path)
+                client = await opening
         except TimeoutError:
             address = base_url or "the default address"
             raise ServiceError(f"the service at {address} gave no sampler in {OPEN_TIMEOUT_S:g} s") from None
@@ -95,6 +96,7 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
 
 
 def _sampling_client(base_url: str | None, api_key: str | None, model_name: str, model_path: str | None) -> Any:
+    """The future of a sampling client."""
     import tinker
 
     service = tinker.ServiceClient(base_url=base_url, api_key=api_key)

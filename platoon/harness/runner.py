@@ -34,9 +34,9 @@ INSTALL_TAIL_CHARACTERS = 4000
 SET_UP = 'pwd && d="${TMPDIR:-/tmp}/platoon-harness/$1" && mkdir -p "$d" && chmod 700 "$d" && cd "$d" && pwd'
 FINISH = """
 found() { grep -lsF -- "$1" /proc/[0-9]*/environ 2>/dev/null | while read -r f; do f=${f#/proc/}; echo "${f%/environ}"; done; }
-pids=$(found "$1")
-if [ -n "$pids" ]; then
-    kill -TERM $pids 2>/dev/null
+if grep -qsF -- "$1" /proc/[0-9]*/environ; then
+    pids=$(found "$1")
+    [ -z "$pids" ] || kill -TERM $pids 2>/dev/null
     waited=0
     while [ "$waited" -lt "$2" ] && [ -n "$(found "$1")" ]; do sleep 1; waited=$((waited + 1)); done
     pids=$(found "$1")

@@ -19,7 +19,7 @@ from platoon.harness.templates import TemplateError, check_template, placeholder
 
 Dialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 ExitMeaning = Literal["completed", "error"]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(gt=0)]
 
 

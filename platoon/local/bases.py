@@ -90,12 +90,15 @@ def _tiny() -> Base:
 
 
 def _shipped(directory: Path) -> Base:
+    """A base of `bases/<name>/`: tokenizer.json, and what differs from the others in chat_template.jinja and model.json (sizes)."""
     own = directory / "chat_template.jinja"
     template = (own if own.is_file() else SHIPPED / "chat_template.jinja").read_text()
-    return _base(f"local/{directory.name}", (directory / "tokenizer.json").read_text(), template)
+    sizes = directory / "model.json"
+    overrides = json.loads(sizes.read_bytes()) if sizes.is_file() else {}
+    return _base(f"local/{directory.name}", (directory / "tokenizer.json").read_text(), template, **overrides)
 
 
-def _base(name: str, tokenizer_json: str, template: str) -> Base:
+def _base(name: str, tokenizer_json: str, template: str, **sizes: int) -> Base:
     content = json.loads(tokenizer_json)
     ids = {**content["model"]["vocab"], **{token["content"]: token["id"] for token in content["added_tokens"]}}
-    return Base(name, ModelShape(vocab=max(ids.values()) + 1), tokenizer_json, template, ids[END_OF_TURN])
+    return Base(name, ModelShape(vocab=max(ids.values()) + 1, **sizes), tokenizer_json, template, ids[END_OF_TURN])

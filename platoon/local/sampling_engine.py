@@ -139,7 +139,7 @@ class SamplingEngine:
             self._note_use(sampler)
 
     def _note_use(self, sampler: LiveSampler) -> None:
-        """Lets only the samplers used last keep their prompts: a cache may be ten times its weights, older ones are seldom asked."""
+        """Lets only the samplers used last keep their prompts: a cache may be ten times its weights."""
         self._recent = [*(live for live in self._recent if live is not sampler), sampler]
         while len(self._recent) > SAMPLERS_WITH_PROMPTS:
             self._recent.pop(0).prompts.clear()

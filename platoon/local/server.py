@@ -12,14 +12,14 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
+import time
 from pathlib import Path
 
 from aiohttp import web
 
-from platoon.errors import ConfigError, Problem
+from platoon.errors import ConfigError
 from platoon.local.faults import Fault, FaultTable
-from platoon.local.launcher import FAULTS_VARIABLE, check_state_dir
+from platoon.local.launcher import FAULTS_VARIABLE
 from platoon.local.middleware import (
     delete_faults,
     errors_as_json,
@@ -28,25 +28,14 @@ from platoon.local.middleware import (
     require_key,
 )
 from platoon.local.routes import API_ROUTES, SERVICE
-from platoon.local.service import LocalService, ServiceSettings
+from platoon.local.service import LocalService
+from platoon.local.settings import LOOPBACK, ServerSettings, ServiceSettings, check_settings
 
-LOOPBACK = "127.0.0.1"
 MOST_BODY_BYTES = 256 << 20
 SWEEP_S = 20.0
+REAP_S = 300.0
 # Longer than a client idles: a connection closed under a request is a retry for nothing.
 KEEPALIVE_S = 3600.0
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """How a server listens. api_key None lets every local process in; faults opens the control route `/local/faults`."""
-
-    service: ServiceSettings
-    host: str = LOOPBACK
-    port: int = 0
-    api_key: str | None = None
-    faults: bool = False
-    ready_descriptor: int | None = None
 
 
 def make_app(service: LocalService, api_key: str | None, faults: bool) -> web.Application:
@@ -84,8 +73,12 @@ async def serve(settings: ServerSettings) -> None:
 
 
 async def _sweep_until(stop: asyncio.Event, service: LocalService) -> None:
+    next_reap = 0.0
     while not stop.is_set():
         service.sweep()
+        if time.monotonic() >= next_reap:
+            await asyncio.to_thread(service.reap)
+            next_reap = time.monotonic() + REAP_S
         try:
             await asyncio.wait_for(stop.wait(), SWEEP_S)
         except TimeoutError:
@@ -104,25 +97,6 @@ def _say_ready(descriptor: int | None, base_url: str) -> None:
 
 def _faults_asked_for() -> list[Fault]:
     return [Fault.model_validate(item) for item in json.loads(os.environ.get(FAULTS_VARIABLE, "[]"))]
-
-
-def serve_command(settings: ServerSettings) -> None:
-    """Serves in the foreground until TERM or INT. Raises ConfigError for settings that cannot be served."""
-    check_settings(settings)
-    asyncio.run(serve(settings))
-
-
-def check_settings(settings: ServerSettings) -> None:
-    """Refuses what would only fail later, or not keep its promise."""
-    problems = []
-    service = settings.service
-    check_state_dir(service.state_dir)
-    if service.deterministic and service.threads != 1:
-        problems.append(Problem(f"deterministic sampling needs one thread, got {service.threads}", key="--threads"))
-    if settings.host not in (LOOPBACK, "::1", "localhost") and settings.api_key is None:
-        problems.append(Problem(f"listening on {settings.host} needs an API key", key="--api-key-file"))
-    if problems:
-        raise ConfigError(problems)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -145,7 +119,8 @@ def main(arguments: list[str] | None = None) -> None:
             key = pipe.read().strip()
     settings = ServerSettings(service, options.host, options.port, key, options.faults, options.ready_descriptor)
     try:
-        serve_command(settings)
+        check_settings(settings)
     except ConfigError as error:
         sys.stderr.write(f"local service: {error}\n")
         sys.exit(error.exit_code)
+    asyncio.run(serve(settings))

@@ -6,10 +6,9 @@ sequence numbers.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,26 +23,13 @@ from platoon.local.model import Weights
 from platoon.local.promises import Outcome, Promise, Promises
 from platoon.local.refusals import NotFound, Refusal
 from platoon.local.sampling_engine import LiveSampler, SamplingEngine
-from platoon.local.sessions import Model, Registry, SamplerRecord, Session
+from platoon.local.sessions import Model, Registry, SamplerRecord
+from platoon.local.settings import ServiceSettings
 from platoon.local.tokens import Tokens
 from platoon.local.wire import ForwardBackward, encode_logprobs
 from platoon.local.worker import Worker
 
 TRAIN_GROUPS = ("attn", "mlp", "unembed")
-
-
-@dataclass(frozen=True)
-class ServiceSettings:
-    """How a service computes and what it keeps.
-
-    state_dir: checkpoints and tokenizer directories; servers may share it. deterministic: refuse operations whose additions have no
-    fixed order. session_timeout_s: silence that ends a session.
-    """
-
-    state_dir: Path
-    threads: int = 1
-    deterministic: bool = False
-    session_timeout_s: float = 900.0
 
 
 class LocalService:
@@ -212,21 +198,18 @@ class LocalService:
 
     # Housekeeping
 
-    def finish_session(self, session: Session) -> None:
-        self.registry.finish(session)
-
     def sweep(self) -> None:
-        """Drops old outcomes, silent sessions and expired checkpoints."""
+        """Drops old outcomes and silent sessions."""
         self.promises.sweep()
         for session in self.registry.silent_since(time.time() - self.settings.session_timeout_s):
             self.registry.finish(session)
-        self.worker.post(self._reap)
 
-    def _reap(self) -> None:
+    def reap(self) -> None:
+        """Deletes expired checkpoints. Reads every header, so it runs beside the loop; the store holds no state to guard."""
         try:
             self.store.reap()
         except OSError as error:
-            print(f"local service: could not reap expired checkpoints: {error}", flush=True)  # noqa: T201  because stdout is its log
+            sys.stderr.write(f"local service: could not reap expired checkpoints: {error}\n")
 
     # On the torch thread
 

@@ -1,8 +1,8 @@
 """A row block as bytes: one Arrow IPC stream, zstd level 1, checked by its digest.
 
 The stream holds one record batch of one row, each column a list of its values; schema metadata holds rule, digest and names. A
-reader takes lengths from the arrays that Arrow has validated, never from metadata, and the rebuilt block passes every rule of a
-block and must have the digest that was written. Bytes may differ between Arrow releases; the digest does not.
+reader adds up what the batch claims to need before it allocates any of it, takes lengths from the arrays that Arrow has validated,
+and checks every rule of a block and the digest that was written. Bytes may differ between Arrow releases; the digest does not.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from platoon._native import BLOCK_RULE, DataError
+from platoon.rows.arrow_sizes import claimed_bytes
 from platoon.rows.block import COLUMNS, RowBlock
+
+LIMIT_BYTES = 1 << 31
+"""What a block may take unless a reader says otherwise: some 150 million tokens."""
 
 _RULE = b"platoon.rule"
 _DIGEST = b"platoon.digest"
@@ -30,7 +34,7 @@ def encode(block: RowBlock) -> bytes:
         pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
         for values in block.columns().values()
     ]
-    schema = pa.schema([(name, column.type) for name, column in zip(COLUMNS, columns, strict=True)], metadata=metadata)
+    schema = _schema().with_metadata(metadata)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
@@ -38,26 +42,37 @@ def encode(block: RowBlock) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode(data: bytes | memoryview) -> RowBlock:
-    """The block that `encode` wrote. DataError for another rule, damaged bytes, and columns that are not what the digest says."""
+def decode(data: bytes | memoryview, *, limit_bytes: int = LIMIT_BYTES) -> RowBlock:
+    """The block that `encode` wrote.
+
+    Raises DataError for another rule, damaged bytes, columns that are not what the digest says, and a block that would take more
+    than `limit_bytes`.
+    """
     import pyarrow as pa
 
     try:
-        reader = pa.ipc.open_stream(pa.py_buffer(data))
-        metadata = reader.schema.metadata or {}
+        # `read_schema` of a lone message does not verify what it reads; opening the stream does.
+        schema = pa.ipc.open_stream(pa.py_buffer(data)).schema
+        metadata = schema.metadata or {}
         _check_rule(metadata.get(_RULE, b"").decode("utf-8", "replace"))
-        if reader.schema.names != list(COLUMNS):
+        if not schema.equals(_schema()):
             raise DataError("row block: its columns are not those of its rule")
-        batch = reader.read_next_batch()
+        messages = iter(pa.ipc.MessageReader.open_stream(pa.py_buffer(data)))
+        next(messages)
+        message = next(messages)
+        claimed = claimed_bytes(message)
+        if claimed > limit_bytes:
+            raise DataError(f"row block: it would take {claimed} bytes, and {limit_bytes} are allowed")
+        batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
         if batch.num_rows != 1:
             raise DataError(f"row block: {batch.num_rows} records where 1 is expected")
-        columns = {name: _column(batch.column(name), dtype) for name, dtype in COLUMNS.items()}
+        columns = {name: _values(batch.column(name)) for name in COLUMNS}
         names = json.loads(metadata.get(_NAMES, b""))
         policies, roles = tuple(names["policies"]), tuple(names["roles"])
     except (pa.ArrowException, OSError, KeyError, TypeError, StopIteration) as error:
         raise DataError(f"row block: damaged ({error})") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"row block: its names do not read ({error})") from error
     block = RowBlock(**columns, policies=policies, roles=roles)
     expected = metadata.get(_DIGEST, b"").decode("utf-8", "replace")
@@ -71,11 +86,17 @@ def _check_rule(rule: str) -> None:
         raise DataError(f"row block: rule {rule or 'missing'!r}, and this version reads {BLOCK_RULE}")
 
 
-def _column(column: Any, dtype: np.dtype[Any]) -> Any:
+def _schema() -> Any:
+    """The columns of a block as Arrow types."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.large_list(pa.from_numpy_dtype(dtype))) for name, dtype in COLUMNS.items()])
+
+
+def _values(column: Any) -> NDArray[Any]:
     """The values of a one-row list column, without a copy."""
     values = column.flatten()
     if values.null_count or column.null_count:
         raise DataError("row block: a column with nulls")
-    if values.type.to_pandas_dtype() != dtype.type:
-        raise DataError(f"row block: a column of {values.type} where {dtype} is expected")
-    return values.to_numpy(zero_copy_only=True)
+    result: NDArray[Any] = values.to_numpy(zero_copy_only=True)
+    return result

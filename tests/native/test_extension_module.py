@@ -51,7 +51,9 @@ def found(namespace: Any) -> dict[str, Any]:
 
 
 def test_the_stub_says_what_the_module_holds() -> None:
-    assert found(_native) == stubbed(ast.parse(STUB.read_text()).body)
+    names = stubbed(ast.parse(STUB.read_text()).body)
+    assert found(_native) == names
+    assert sorted(_native.__all__) == sorted(names)
 
 
 def test_build_info() -> None:

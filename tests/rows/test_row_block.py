@@ -177,3 +177,24 @@ def test_another_rule_is_refused_by_name() -> None:
     pa.ipc.new_stream(sink, schema).close()
     with pytest.raises(DataError, match=r"platoon-row-block-v9.*reads platoon-row-block-v1"):
         codec.decode(sink.getvalue().to_pybytes())
+
+
+def test_a_block_that_claims_too_much_is_refused_before_it_is_unpacked() -> None:
+    """Claims stand in the compressed bytes: a small file may name any size."""
+    good = codec.encode(RowBlock(**columns()))
+    with pytest.raises(DataError, match=r"it would take \d+ bytes, and 100 are allowed"):
+        codec.decode(good, limit_bytes=100)
+    columns_of_zeros = [pa.array([[0] * 10_000], pa.large_list(pa.from_numpy_dtype(dtype))) for dtype in COLUMNS.values()]
+    schema = pa.ipc.open_stream(good).schema
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns_of_zeros, schema=schema))
+    packed = sink.getvalue().to_pybytes()
+    assert len(packed) < 20_000
+    claim = (40_000).to_bytes(8, "little")
+    assert packed.count(claim) == sum(dtype.itemsize == 4 for dtype in COLUMNS.values())
+    with pytest.raises(DataError, match=r"it would take \d{19} bytes"):
+        codec.decode(packed.replace(claim, (2**60).to_bytes(8, "little")))
+    with pytest.raises(DataError, match="a buffer that claims -5 bytes"):
+        codec.decode(packed.replace(claim, (-5).to_bytes(8, "little", signed=True)))

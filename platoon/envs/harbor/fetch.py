@@ -20,7 +20,7 @@ from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache, publish_task
+from platoon.envs.harbor.publish import HarborCache, publish_task, sweep_staging
 from platoon.envs.harbor.selection import Allowlist
 from platoon.envs.harbor.source import Source, SourceTask, open_source
 from platoon.errors import ConfigError, Problem
@@ -48,6 +48,7 @@ def fetch(options: HarborOptions, base: Path, cache: HarborCache) -> Fetched:
     name = lock_name(inputs, source)
     with file_lock(cache.fetch_lock(name), timeout_s=FETCH_TIMEOUT_S, what=f"fetching {source.reference}"):
         started = time.time()
+        sweep_staging(cache)
         listed = selection.add_index_files(source.list_tasks(), options, source)
         chosen = selection.select(listed, options, lists, source.reference)
         built, copied = _fetch_tasks(chosen, options, source, cache)

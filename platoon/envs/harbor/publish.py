@@ -1,11 +1,13 @@
 """Puts tasks into the cache: `<cache>/harbor/tasks/<hex>`, by content, with canonical modes, seen whole or not at all.
 
 Only files that the content hash covers are copied, and the root's `.gitignore` that decides which those are. A cached task is
-hashed again whenever it is met; one that no longer matches its name is put aside and replaced.
+hashed again whenever it is met; one that no longer matches its name is put aside and replaced. What a killed fetch left half-copied
+is removed by the next one on that host.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from contextlib import suppress
@@ -16,11 +18,15 @@ from platoon.artifacts.store import key_of
 from platoon.envs.harbor.content import HASH_ERRORS, TaskContents, read_contents
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.locks import file_lock
+from platoon.host.processes import host_name, start_ticks, this_process
+from platoon.host.trees import remove_tree
 
 FILE_MODE = 0o644
 PROGRAM_MODE = 0o755
 MODES = "canonical"
 LOCK_TIMEOUT_S = 600.0
+
+_STAGED = re.compile(r"(?P<host>[^,]+),(?P<pid>\d+),(?P<ticks>\d+),[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,12 @@ class HarborCache:
 def publish_task(source: Path, contents: TaskContents, cache: HarborCache) -> bool:
     """Makes the cache hold a task whose contents were read from `source`; True when it was copied.
 
-    Raises ConfigError when the source changed meanwhile, OSError when it cannot be read or the cache not written.
+    Raises ConfigError when the source changed meanwhile, PlatoonError when it cannot be read or the cache not written.
     """
     target = cache.task(contents.digest)
     if _matches(target, contents.digest):
         return False
-    staged = cache.staging / uuid.uuid4().hex
+    staged = cache.staging / _staging_name()
     try:
         _copy(source, contents, staged)
         if read_contents(staged).digest != contents.digest:
@@ -70,8 +76,22 @@ def publish_task(source: Path, contents: TaskContents, cache: HarborCache) -> bo
             )
         with file_lock(cache.task_lock, timeout_s=LOCK_TIMEOUT_S, what="publishing a task"):
             return _rename(staged, target, contents.digest, cache)
+    except OSError as error:
+        raise PlatoonError(f"{cache.root}: a task cannot be put into the cache: {error}") from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def sweep_staging(cache: HarborCache) -> None:
+    """Removes what fetches of this host left behind that no longer live; other hosts sweep their own."""
+    if not cache.staging.is_dir():
+        return
+    for path in cache.staging.iterdir():
+        owner = _STAGED.fullmatch(path.name)
+        if owner is None or owner["host"] != host_name():
+            continue
+        if start_ticks(int(owner["pid"])) != int(owner["ticks"]):
+            remove_tree(path)
 
 
 def check_cached(digest: str, cache: HarborCache) -> Path:
@@ -80,6 +100,11 @@ def check_cached(digest: str, cache: HarborCache) -> Path:
     if not _matches(path, digest):
         raise PlatoonError(f"{path}: missing, or not what its digest says (run platoon harbor fetch)")
     return path
+
+
+def _staging_name() -> str:
+    me = this_process()
+    return f"{me.host},{me.pid},{me.start_ticks},{uuid.uuid4().hex}"
 
 
 def _matches(path: Path, digest: str) -> bool:
@@ -96,7 +121,7 @@ def _rename(staged: Path, target: Path, digest: str, cache: HarborCache) -> bool
     if target.exists() or target.is_symlink():
         if _matches(target, digest):
             return False
-        aside = cache.staging / uuid.uuid4().hex
+        aside = cache.staging / _staging_name()
         target.rename(aside)
         staged.rename(target)
         with suppress(OSError):

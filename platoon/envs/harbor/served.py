@@ -53,11 +53,11 @@ class ServedTasks:
 
 
 def serve_lock(lock_file: Path, cache_dir: Path, options: HarborOptions, base: Path) -> ServedTasks:
-    """The tasks of a lock; cache_dir is the site's cache. Raises ConfigError."""
+    """The tasks of a lock; cache_dir is the Harbor part of the cache. Raises ConfigError."""
     if not lock_file.is_file():
         raise ConfigError(Problem("no such lock", file=str(lock_file), advice=ADVICE))
     lock = HarborLock.read(lock_file)
-    return ServedTasks(lock, split_lock(lock, options, base), cache=HarborCache(cache_dir / "harbor"))
+    return ServedTasks(lock, split_lock(lock, options, base), cache=HarborCache(cache_dir))
 
 
 def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:

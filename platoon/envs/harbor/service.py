@@ -40,7 +40,8 @@ _MAKE_DIRECTORIES = 'mkdir -p -- /logs/agent /logs/verifier /logs/artifacts "$1"
 class HarborService:
     """Serves `options.task_dirs` or `options.dataset_dir` as they are, or a lock with the site's cache.
 
-    options: the entry's `service_kwargs`. lock_file, cache_dir: of a fetched dataset. image_map_file: of what `prepare` built.
+    options: the entry's `service_kwargs`. lock_file: of a fetched dataset. cache_dir: the Harbor part of the cache it went to.
+    image_map_file: of what `prepare` built.
     base_dir: what relative paths in the options are relative to. provider: built already, for tests and other programs.
     site_provider, site_provider_options: what the site file names, used below the entry's own.
     """

@@ -1,9 +1,8 @@
 """Settled groups on disk, each stored once under the digest of its content.
 
 `<directory>/<hex>.json` is the group: canonical JSON of its judgements, its values per row (base64 of little-endian float64) and
-the digest of its rows. `<directory>/<hex of the rows' digest>.arrow` holds the rows (`rows.codec`, which checks that digest).
-The rows are written first, so a group's JSON never names rows that are not there. Equal groups are one file. Nothing here knows
-what the judgements mean.
+the digest of its rows, which makes the file's own digest that of the whole group. `<directory>/<hex>.arrow` beside it holds the
+rows (`rows.codec`). They are written first and deleted last, so a JSON never lacks them. Nothing here knows what judgements mean.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from platoon.rows import codec
 from platoon.rows.block import DataError, RowBlock
 
 FORMAT = 2
+HEAD = ".json"
+ROWS = ".arrow"
 
 
 @dataclass(frozen=True)
@@ -46,47 +47,45 @@ class GroupStore:
 
     def save(self, group: StoredGroup) -> str:
         """Stores a group durably and returns its `sha256:<hex>`. Blocks for the disk; raises OSError when it cannot write."""
-        rows = None
-        if group.block is not None:
-            rows = group.block.digest()
-            if not (path := self._path(rows, ".arrow")).exists():
-                publish_bytes(path, codec.encode(group.block))
         values = None
         if group.values_R is not None:
             values = base64.b64encode(np.ascontiguousarray(group.values_R, dtype="<f8").tobytes()).decode()
+        rows = None if group.block is None else group.block.digest()
         head = canonical_bytes({"format": FORMAT, "head": dict(group.head), "rows": rows, "values": values})
-        digest = _digest(head)
-        if not (path := self._path(digest, ".json")).exists():
-            publish_bytes(path, head)
+        digest = f"sha256:{hashlib.sha256(head).hexdigest()}"
+        if not self._path(digest, HEAD).exists():
+            if group.block is not None:
+                publish_bytes(self._path(digest, ROWS), codec.encode(group.block))
+            publish_bytes(self._path(digest, HEAD), head)
         return digest
 
     def load(self, digest: str) -> StoredGroup:
         """The group of a digest. Raises PlatoonError when it is missing, damaged or of another format."""
-        data = self._read(digest, ".json")
-        if _digest(data) != digest:
-            raise PlatoonError(f"{self._path(digest, '.json')}: damaged, its content has another digest than its name")
+        data = self._read(digest, HEAD)
+        if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+            raise PlatoonError(f"{self._path(digest, HEAD)}: damaged, its content has another digest than its name")
         value = json.loads(data)
         if value.get("format") != FORMAT:
-            raise PlatoonError(f"{self._path(digest, '.json')}: format {value.get('format')} cannot be read by this version")
-        block = None if value["rows"] is None else self._rows(value["rows"])
+            raise PlatoonError(f"{self._path(digest, HEAD)}: format {value.get('format')} cannot be read by this version")
+        block = None if value["rows"] is None else self._rows(digest, value["rows"])
         values_R = None
         if value["values"] is not None:
             values_R = np.frombuffer(base64.b64decode(value["values"]), dtype="<f8").astype(np.float64)
         return StoredGroup(value["head"], block, values_R)
 
+    def discard(self, digest: str) -> None:
+        """Deletes a group that no checkpoint names; one that is gone is fine."""
+        for suffix in (HEAD, ROWS):
+            self._path(digest, suffix).unlink(missing_ok=True)
+
     def prune(self, keep: Iterable[str]) -> int:
-        """Deletes every group but those of `keep`, and rows no kept group names. Returns the number of files deleted.
+        """Deletes every group but those of `keep`, and what interrupted writes left. Returns the number of files deleted.
 
         keep: digests that any readable checkpoint names, and those of groups outstanding now.
         """
-        if not self.directory.is_dir():
-            return 0
-        wanted = {self._path(digest, ".json").name for digest in keep}
-        for name in tuple(wanted):
-            path = self.directory / name
-            if path.exists() and (rows := json.loads(path.read_bytes())["rows"]) is not None:
-                wanted.add(self._path(rows, ".arrow").name)
-        gone = [path for path in self.directory.iterdir() if path.suffix in (".json", ".arrow") and path.name not in wanted]
+        wanted = {key_of(digest) for digest in keep}
+        files = list(self.directory.iterdir()) if self.directory.is_dir() else []
+        gone = [path for path in files if path.name.removesuffix(path.suffix) not in wanted]
         for path in gone:
             path.unlink(missing_ok=True)
         return len(gone)
@@ -94,14 +93,14 @@ class GroupStore:
     def _path(self, digest: str, suffix: str) -> Path:
         return self.directory / f"{key_of(digest)}{suffix}"
 
-    def _rows(self, digest: str) -> RowBlock:
-        path = self._path(digest, ".arrow")
+    def _rows(self, digest: str, rows: str) -> RowBlock:
+        path = self._path(digest, ROWS)
         try:
-            block = codec.decode(self._read(digest, ".arrow"))
+            block = codec.decode(self._read(digest, ROWS))
         except DataError as error:
             raise PlatoonError(f"{path}: {error}") from error
-        if block.digest() != digest:
-            raise PlatoonError(f"{path}: damaged, its rows have another digest than its name")
+        if block.digest() != rows:
+            raise PlatoonError(f"{path}: holds other rows than its group has")
         return block
 
     def _read(self, digest: str, suffix: str) -> bytes:
@@ -110,7 +109,3 @@ class GroupStore:
             return path.read_bytes()
         except OSError as error:
             raise PlatoonError(f"{path}: a checkpoint names this group, and it cannot be read: {error}") from error
-
-
-def _digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"

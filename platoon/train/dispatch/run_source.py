@@ -10,7 +10,7 @@ from typing import Any
 
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_state import DispatchState, KeptGroup, OutstandingDraw
-from platoon.train.checkpoints.kept_groups import GroupStore
+from platoon.train.checkpoints.kept_groups import GroupStore, StoredGroup
 from platoon.train.dataset_order.order import Order
 from platoon.train.dispatch.dispatcher import Dispatcher, DispatchSettings, RunGroup
 from platoon.train.dispatch.draw import Draw, DrawKey, Fate
@@ -66,6 +66,8 @@ class DispatchedRollouts:
         self._sampler, self._fingerprint, self._thresholds = sampler, fingerprint, thresholds or {}
         self._on_fate, self._report = on_fate, report
         self._started = False
+        self._named: set[str] = set()
+        self._consumed: set[str] = set()
 
     async def start(self) -> None:
         self._started = True
@@ -94,8 +96,11 @@ class DispatchedRollouts:
         for key in fates:
             if self.ledger.state(key) is not State.TAKEN:
                 raise ValueError(f"draw {key} is {self.ledger.state(key)}, not taken")
+        digests = {entry.settled.digest for entry in self.ledger.entries(State.TAKEN) if entry.settled and entry.draw.key in fates}
         for key, fate in fates.items():
             self.ledger.move(key, ENDS[fate])
+        # What no capture names can never be asked for again.
+        self._consumed |= digests - self._named
         self.dispatcher.wake()
 
     def dropped(self, keys: list[DrawKey]) -> None:
@@ -114,7 +119,7 @@ class DispatchedRollouts:
     def capture(self) -> dict[str, Any]:
         running = self.ledger.entries(State.DRAWN, State.STARTED)
         kept = sorted(self.ledger.entries(State.SETTLED, State.QUEUED, State.TAKEN), key=lambda entry: entry.order)
-        return DispatchState(
+        state = DispatchState(
             self.dispatcher.settings.start,
             self._sampler,
             self._fingerprint,
@@ -122,13 +127,16 @@ class DispatchedRollouts:
             tuple(_outstanding(entry.draw) for entry in sorted(running, key=lambda entry: entry.draw.position)),
             tuple(KeptGroup(_outstanding(entry.draw), entry.settled.digest) for entry in kept if entry.settled is not None),
             self.records.capture(),
-        ).to_dict()
+        )
+        self._named |= state.digests
+        return state.to_dict()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Raises PlatoonError for a state or a kept group that cannot be read."""
         assert not self._started
         before = DispatchState.from_dict(state)
         self.dispatcher.next_position = before.next_position
+        self._named |= before.digests
         self.records.restore(before.records)
         for kept in before.kept:
             output = from_stored(self._store.load(kept.digest))
@@ -155,6 +163,9 @@ class DispatchedRollouts:
 
     async def close(self) -> None:
         await self.dispatcher.close()
+        for digest in self._consumed:
+            self._store.discard(digest)
+        self._consumed.clear()
 
     def _next(self) -> Entry | None:
         queued = self.ledger.entries(State.QUEUED)
@@ -182,7 +193,15 @@ class DispatchedRollouts:
             self._report(f"waiting for {self.awaited()}")
 
     async def _save(self, draw: Draw, output: GroupOutput) -> str:
-        return await asyncio.to_thread(self._store.save, to_stored(output))
+        consumed, self._consumed = self._consumed, set()
+        return await asyncio.to_thread(self._exchange, to_stored(output, draw.key), consumed)
+
+    def _exchange(self, stored: StoredGroup, consumed: set[str]) -> str:
+        """Stores a group and deletes consumed ones; in a thread."""
+        digest = self._store.save(stored)
+        for other in consumed:
+            self._store.discard(other)
+        return digest
 
     def _settled(self, group: SettledGroup) -> None:
         draw, output = group.draw, group.output

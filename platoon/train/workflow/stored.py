@@ -11,9 +11,13 @@ from platoon.train.task_records.fates import Verdict
 from platoon.train.workflow.output import GroupOutput, MemberOutcome
 
 
-def to_stored(output: GroupOutput) -> StoredGroup:
-    """Raises ValueError when a number is not finite: it would not survive."""
+def to_stored(output: GroupOutput, draw: tuple[int, int]) -> StoredGroup:
+    """draw: the key of its draw, so that no two groups are one file.
+
+    Raises ValueError when a number is not finite: it would not survive.
+    """
     head = {
+        "draw": list(draw),
         "verdict": str(output.verdict),
         "seconds": output.seconds,
         "metrics": dict(output.metrics),

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from platoon import exits
 from platoon.envs.harbor.fetch import fetch, inputs_digest
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, check_cached, publish_task
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, PlatoonError
+from platoon.host.processes import this_process
 
 pytestmark = pytest.mark.unit
 
@@ -288,6 +292,48 @@ def test_a_source_that_changes_while_it_is_copied(
     with pytest.raises(ConfigError, match="changed while it was copied"):
         fetch(options(), tmp_path, cache)
     assert not list((cache.root / "tasks").glob("*")) and not list(cache.staging.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault_of_the_task(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset(make_task, tmp_path, 2)
+
+    def full(source: Path, target: Path) -> None:
+        target.write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr("platoon.envs.harbor.publish.shutil.copyfile", full)
+    with pytest.raises(PlatoonError, match="No space left on device") as caught:
+        fetch(options(), tmp_path, cache)
+    assert caught.value.exit_code == exits.FAILED
+    assert not (cache.root / "locks").exists()
+    assert not list(cache.staging.iterdir())
+    monkeypatch.undo()
+    assert fetch(options(), tmp_path, cache).copied == 2
+
+
+def test_what_a_killed_fetch_left_is_removed(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_dataset(make_task, tmp_path, 1)
+    me = this_process()
+    names = {
+        "dead": f"{me.host},{me.pid},{me.start_ticks + 1},{'0' * 32}",
+        "alive": f"{me.host},{me.pid},{me.start_ticks},{'1' * 32}",
+        "elsewhere": f"other-host,{me.pid},{me.start_ticks + 1},{'2' * 32}",
+    }
+    for name in names.values():
+        (cache.staging / name / "environment").mkdir(parents=True)
+    fetch(options(), tmp_path, cache)
+    assert {path.name for path in cache.staging.iterdir()} == {names["alive"], names["elsewhere"]}
+
+
+def test_fetches_of_one_dataset_take_turns(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_dataset(make_task, tmp_path, 3)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: fetch(options(), tmp_path, cache), range(4)))
+    assert sorted(result.copied for result in results) == [0, 0, 0, 3]
+    assert len({result.lock.digest for result in results}) == 1
+    assert not list(cache.staging.iterdir())
 
 
 def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:

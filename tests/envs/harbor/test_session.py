@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from platoon.core.outcome import Outcome
-from platoon.core.protocols import SessionNeeds
+from platoon.core.protocols import Mount, SessionNeeds
 from platoon.core.task import Task
 from platoon.envs import get_service
+from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.service import HarborService
 from platoon.envs.harbor.session import HarborSession
 from platoon.errors import ConfigError, EnvSetupError
-from platoon.sandbox.process import ProcessProvider
+from platoon.sandbox.labels import LIVE
+from platoon.sandbox.process import ProcessProvider, killing
 
 pytestmark = pytest.mark.process
 
@@ -108,8 +111,6 @@ def test_needs_reach_the_sandbox(dataset: Path, tmp_path: Path):
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "file").write_text("tool")
-    from platoon.core.protocols import Mount
-
     needs = SessionNeeds({"gateway": "http://127.0.0.1:9"}, (Mount(str(tools), "/opt/tools"),))
 
     async def scenario(session: HarborSession):
@@ -309,8 +310,6 @@ def test_tests_that_take_too_long_are_killed_with_all_they_started(dataset: Path
         outcome = await session.grade()
         assert (outcome.status, outcome.reason) == ("invalid", "verifier_timeout")
         assert outcome.metadata["timeout_s"] == 0.5 and outcome.metadata["test_output"] == "begun"
-        from platoon.sandbox.process import killing
-
         assert killing.marked(f"{killing.MARKER}={session.sandbox.paths.fs}") == []
 
     play(make_service(dataset), scenario)
@@ -343,8 +342,6 @@ def test_a_cancelled_grading_ends_the_tests(dataset: Path):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        from platoon.sandbox.process import killing
-
         assert killing.marked(f"{killing.MARKER}={session.sandbox.paths.fs}") == []
         assert session.lease.gate.idle
 
@@ -507,13 +504,12 @@ def test_check_tasks_names_every_task_that_would_be_refused(dataset: Path):
 
 def test_a_fetched_dataset_is_served_from_its_lock_and_cache(dataset: Path, tmp_path: Path):
     from platoon.envs.harbor.fetch import fetch
-    from platoon.envs.harbor.options import HarborOptions
     from platoon.envs.harbor.publish import HarborCache
 
     write_task(dataset, "task", environment={"data": "x"})
     options = {"dataset": "dataset", "provider": "process", "provider_options": {"root": str(tmp_path / "sandboxes")}}
     fetched = fetch(HarborOptions.parse(options), tmp_path, HarborCache(tmp_path / "cache" / "harbor"))
-    files = {"lock_file": str(fetched.path), "cache_dir": str(tmp_path / "cache")}
+    files = {"lock_file": str(fetched.path), "cache_dir": str(tmp_path / "cache" / "harbor")}
     service = get_service("harbor", **options, **files)
 
     async def scenario(session: HarborSession):
@@ -528,3 +524,96 @@ def test_a_fetched_dataset_is_served_from_its_lock_and_cache(dataset: Path, tmp_
 
 def test_nothing_of_the_hosts_environment_is_left_in_the_process(dataset: Path):
     assert "PLATOON_SANDBOX_ROOT" not in os.environ
+
+
+def test_a_rollout_cancelled_at_any_moment_leaves_nothing(dataset: Path):
+    write_task(dataset, "task", tests=f"setsid sleep 300 & sleep 0.02; {PASS}", environment={"file": "x"})
+    service = make_service(dataset)
+
+    async def rollout() -> None:
+        session = await service.open(Task("task"), rollout_id="r")
+        try:
+            await session.call_tool("bash", {"command": "setsid sleep 300 >/dev/null 2>&1 & sleep 0.02"})
+            copy = await session.fork("copy")
+            try:
+                await session.grade()
+            finally:
+                await copy.close()
+        finally:
+            await session.close()
+
+    async def main() -> None:
+        began = asyncio.get_running_loop().time()
+        await rollout()
+        whole_s = asyncio.get_running_loop().time() - began
+        descriptors = open_descriptors()
+        for part in range(16):
+            task = asyncio.create_task(rollout())
+            await asyncio.sleep(whole_s * part / 16)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await until(lambda: not sandboxes(dataset))
+        assert LIVE.live() == []
+        # What was cancelled last may still close its pipes.
+        await until(lambda: open_descriptors() <= descriptors)
+
+    asyncio.run(main())
+    assert [row for row in killing.process_table().values() if _belongs(row.pid, dataset.parent)] == []
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _belongs(pid: int, place: Path) -> bool:
+    try:
+        return f"PLATOON_SANDBOX_ROOT={place}/".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_gateways_socket_is_reached_from_the_session(dataset: Path, tmp_path: Path):
+    write_task(dataset, "task")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_unix_server(answer, tmp_path / "gateway.sock")
+        needs = SessionNeeds({"gateway": f"unix://{tmp_path}/gateway.sock"})
+        session = await make_service(dataset).open(Task("task"), rollout_id="r", needs=needs)
+        try:
+            port = session.sandbox.routes["gateway"].rpartition(":")[2]
+            ask = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
+            assert (await session.call_tool("bash", {"command": ask})).as_text().endswith("hello")
+            assert (await session.grade()).reward == 1
+            assert (await session.call_tool("bash", {"command": ask})).as_text().endswith("hello")
+        finally:
+            await session.close()
+            server.close()
+
+    asyncio.run(main())
+
+
+def test_the_runs_image_map_is_read(dataset: Path, tmp_path: Path):
+    write_task(dataset, "task")
+    images = tmp_path / "image_map.json"
+    images.write_text('{"providers": {"process": {"images": {"none": {"image": "local", "env": {"FROM_MAP": "yes"}}}}}}')
+    service = get_service(
+        "harbor",
+        options=HarborOptions.parse({"dataset_dir": str(dataset), "provider": "process"}),
+        image_map_file=images,
+        base_dir=tmp_path,
+    )
+
+    async def scenario(session: HarborSession):
+        assert (await session.call_tool("bash", {"command": "echo $FROM_MAP"})).as_text() == "yes"
+
+    play(service, scenario)
+    images.write_text("[]")
+    with pytest.raises(ConfigError, match="no image map"):
+        get_service("harbor", dataset_dir=str(dataset), provider="process", image_map_file=images)

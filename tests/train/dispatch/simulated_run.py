@@ -89,7 +89,7 @@ class SimulatedRun:
         """Ends a running group and waits until it is stored and queued."""
         self.running[position].set_result(group)
         queued = self.source.ledger.entries
-        while position not in {entry.draw.position for entry in queued(State.QUEUED)}:
+        while position not in {entry.draw.position for entry in queued(State.QUEUED)}:  # noqa: ASYNC110  because a thread stores it
             await asyncio.sleep(0.001)
 
 

@@ -159,6 +159,29 @@ def test_a_capture_survives_its_json_and_a_kept_group_keeps_its_place(tmp_path: 
     run(scenario())
 
 
+def test_a_consumed_group_is_deleted_unless_a_capture_names_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        simulated = SimulatedRun(tmp_path, batch=1, steps=3, bound=1)
+        await simulated.source.start()
+        await until_quiet()
+        await simulated.settle(0, output())
+        named = simulated.source.capture()["kept"]["groups"][0][-1]
+        for position in (1, 2):
+            group = await simulated.source.take()
+            simulated.source.committed({group.draw.key: Fate.CONSUMED})
+            simulated.source.step_started()
+            await until_quiet()
+            await simulated.settle(position, output())
+        last = await simulated.source.take()
+        assert last.draw.position == 2
+        await simulated.source.close()
+        kept.update((named, last.digest))
+
+    kept: set[str] = set()
+    run(scenario())
+    assert {f"sha256:{path.stem}" for path in tmp_path.iterdir()} == kept
+
+
 def test_a_stop_ends_waiting_and_starting_but_not_a_step_that_must_finish(tmp_path: Path) -> None:
     async def scenario() -> None:
         simulated = SimulatedRun(tmp_path, batch=2, steps=2, bound=0, permits=2)

@@ -228,9 +228,9 @@ def test_an_estimator_that_fails_names_itself_and_the_entry() -> None:
 def test_a_stored_group_comes_back_bit_for_bit_and_is_stored_once(tmp_path) -> None:
     result = play([scored(0.1), scored(0.7, version=2), infra("timeout")])
     store = GroupStore(tmp_path / "groups")
-    digest = store.save(to_stored(result))
+    digest = store.save(to_stored(result, (1, 0)))
     files = {path.name: path.read_bytes() for path in store.directory.iterdir()}
-    assert store.save(to_stored(result)) == digest
+    assert store.save(to_stored(result, (1, 0))) == digest
     assert {path.name: path.read_bytes() for path in store.directory.iterdir()} == files
     back = from_stored(store.load(digest))
     assert back.members == result.members
@@ -244,11 +244,13 @@ def test_a_stored_group_comes_back_bit_for_bit_and_is_stored_once(tmp_path) -> N
 
 def test_a_damaged_or_missing_group_is_named_and_pruning_keeps_what_is_referred_to(tmp_path) -> None:
     store = GroupStore(tmp_path / "groups")
-    kept, gone = (store.save(to_stored(play([scored(0.1), scored(reward)]))) for reward in (0.7, 0.8))
+    kept, gone = (store.save(to_stored(play([scored(0.1), scored(reward)]), (1, 0))) for reward in (0.7, 0.8))
     assert store.prune({kept}) == 2
     assert from_stored(store.load(kept)).verdict is Verdict.TRAINED
     with pytest.raises(Exception, match="cannot be read"):
         store.load(gone)
+    assert store.save(to_stored(from_stored(store.load(kept)), (1, 1))) != kept
+    store.discard(store.save(to_stored(from_stored(store.load(kept)), (1, 1))))
     for suffix in (".json", ".arrow"):
         path = next(path for path in store.directory.iterdir() if path.suffix == suffix)
         whole = path.read_bytes()

@@ -1,0 +1,100 @@
+"""`platoon harbor hash` and `platoon harbor fetch` as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platoon import exits
+from platoon.cli.main import main
+
+pytestmark = pytest.mark.unit
+
+Run = Callable[..., tuple[int, str, str]]
+
+# Vector A of the rule's specification.
+VECTOR = {
+    "task.toml": 'schema_version = "1.4"\n',
+    "instruction.md": "Do it.\n",
+    "environment/Dockerfile": "FROM scratch\n",
+    "tests/test.sh": "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n",
+}
+VECTOR_DIGEST = "sha256:a12337cf8c38336479b07d803ca2fff3fca37ee21b3581bdd5dcca058a5be047"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    (tmp_path / "site.yaml").write_text("cache: cache\n")
+    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+def write(directory: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    return directory
+
+
+def test_hash(tmp_path: Path, run: Run) -> None:
+    write(tmp_path / "a", VECTOR)
+    assert run("harbor", "hash", "a")[:2] == (0, f"{VECTOR_DIGEST}\n")
+    code, out, _ = run("harbor", "hash", "a", "a/../a", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [row["digest"] for row in rows] == [VECTOR_DIGEST] * 2
+    assert rows[0]["rule"] == "harbor-packager-v1"
+    assert list(rows[0]["files"]) == ["environment/Dockerfile", "instruction.md", "task.toml", "tests/test.sh"]
+
+
+def test_what_has_no_hash(tmp_path: Path, run: Run) -> None:
+    code, _, told = run("harbor", "hash", "nowhere")
+    assert code == exits.CONFIG
+    assert told.startswith("platoon: nowhere: has no content hash: ")
+    (write(tmp_path / "b", VECTOR) / "tests/out").symlink_to("../../site.yaml")
+    assert run("harbor", "hash", "b")[0] == exits.CONFIG
+
+
+def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
+    """`platoon harbor fetch CONFIG --json`: environment, lock, lock_digest, tasks, runnable, fetched, holdout."""
+    for number in range(3):
+        toml = f'[metadata]\nfamily = "f{number}"\n' + ('[agent]\nuser = "me"\n' if number == 2 else "")
+        write(tmp_path / f"tasks/t{number}", {**VECTOR, "task.toml": toml, "environment/Dockerfile": ""})
+        (tmp_path / f"tasks/t{number}/environment/Dockerfile").unlink()
+    entry = (
+        "- name: NAME\n  service: harbor\n  harness: platoon-bash\n"
+        "  service_kwargs: {dataset: tasks, provider: process, index: [{metadata: [family]}], HOLDOUT}\n"
+    )
+    text = "train: {model_name: local/small, renderer_name: chat_template, max_training_steps: 1, batch_size: 1}\nenvironments:\n"
+    text += entry.replace("NAME", "one").replace("HOLDOUT", "holdout: {fraction: 0.3, group_by: family}")
+    text += entry.replace("NAME", "two").replace(", HOLDOUT", "")
+    (tmp_path / "c.yaml").write_text(text)
+    code, out, _ = run("harbor", "fetch", "c.yaml", "--json")
+    assert code == 0
+    one, two = (json.loads(line) for line in out.splitlines())
+    assert set(one) == {"environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout"}
+    assert (one["environment"], one["tasks"], one["runnable"], one["fetched"]) == ("one", 3, 2, 3)
+    assert one["holdout"]["eval"] + one["holdout"]["train"] == 2
+    assert len(one["holdout"]["eval_digest"]) == 64
+    assert Path(one["lock"]).is_file()
+    assert set(two) == set(one) - {"holdout"}
+    assert (two["fetched"], two["lock_digest"]) == (0, one["lock_digest"])
+    code, out, _ = run("harbor", "fetch", "c.yaml")
+    assert code == 0
+    assert "one: 1 refused as agent_user, such as t2" in out
+    code, _, told = run("harbor", "fetch", "c.yaml", "environments.0.service_kwargs.dataset=gone", "environments.1.name=one")
+    assert code == exits.CONFIG
+    assert "command line: environments.0.service_kwargs.dataset: no such file or directory: gone" in told
+    assert "environments.1.name" in told

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from platoon.errors import ConfigError
+from platoon.eval.opening import OpenRequest, check_key, open_policy
+from platoon.sampling.model_spec import ModelSpec, SamplingSettings
+
+
+def request(directory: Path, model: str = "local/tiny", path: str | None = None) -> OpenRequest:
+    spec = ModelSpec(model, "chat_template", base_url="local", sample_timeout_s=60.0)
+    return OpenRequest(spec, path, 3, True, directory, directory / "logs" / "service.log")
+
+
+@pytest.mark.model
+def test_an_embedded_service_samples_the_base_model_and_ends_with_the_block(tmp_path: Path) -> None:
+    async def sample() -> tuple[list[int], int]:
+        async with open_policy(request(tmp_path)) as opened:
+            assert opened.died is not None
+            prompt = np.array([72, 105], np.uint32)
+            got = await opened.runtime.sampler.sample(prompt, SamplingSettings(max_tokens=5, seed=11))
+            return got.tokens_T.tolist(), got.version
+
+    first = asyncio.run(asyncio.wait_for(sample(), 100))
+    assert first[1] == 3
+    assert 1 <= len(first[0]) <= 5
+    assert asyncio.run(asyncio.wait_for(sample(), 100)) == first
+
+
+@pytest.mark.unit
+def test_an_unknown_base_model_and_a_missing_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def opens() -> None:
+        async with open_policy(request(tmp_path, "local/none")):
+            pass
+
+    with pytest.raises(
+        ConfigError, match=r"inference.model_name: the embedded service has no base model 'local/none' \(there is: "
+    ):
+        asyncio.run(opens())
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
+    monkeypatch.setenv("TINKER_API_KEY", "sk-x")
+    with pytest.raises(ConfigError, match="TINKER_API_KEY: must be set and begin with 'tml-'"):
+        check_key(ModelSpec("m", "r"))
+    check_key(ModelSpec("m", "r", base_url="local"))
