@@ -108,10 +108,12 @@ class SftTrainer(TrainerBase):
             rows = wire_rows(batch[first : first + size], trained)
             digest.update(rows.digest.encode())
             update.send(rows)
+        sent_at = run.clock()
         await update.submit()
         result = await update.results()
         assert result is not None
         metrics = {
+            "time/train": run.clock() - sent_at,
             "train/loss": _mean_loss(result),
             "train/trained_tokens": trained,
             "train/tokens": sum(len(item.tokens_T) for item in batch),
