@@ -1,0 +1,66 @@
+"""A clone of the checkout as a user has it, and the tiny recipe trained in it once for all tests of the folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+RECIPE = "tests/recipes/tiny/recipe.yaml"
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A checkout of its own, with the compiled core copied in."""
+
+    root: Path
+
+    def run(self, *command: str, timeout_s: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command in the clone; `platoon` and Snakemake come from the interpreter of the tests."""
+        variables = {**os.environ, "PYTHONPATH": str(self.root), "OMP_NUM_THREADS": "1", **env}
+        return subprocess.run(
+            command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+    def snakemake(self, *options: str, target: str = "train", recipe: str = RECIPE, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "snakemake", target, "--profile", "local", "--config", f"recipe={recipe}", *options]
+        return self.run(*command, **env)
+
+    def platoon(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "platoon", *arguments, **env)
+
+
+def clone_of(checkout: Path, target: Path) -> Clone:
+    """What `git clone` gives, plus files not committed yet, so that the tests see the working tree."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=checkout, capture_output=True, check=True
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        source, place = checkout / name, target / name
+        if source.is_symlink() or source.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, place, follow_symlinks=False)
+    for library in (checkout / "platoon").glob("_native*.so"):
+        shutil.copy2(library, target / "platoon")
+    return Clone(target)
+
+
+@pytest.fixture
+def clone(checkout: Path, tmp_path: Path) -> Clone:
+    """A fresh clone."""
+    return clone_of(checkout, tmp_path / "clone")
+
+
+@pytest.fixture(scope="session")
+def trained(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
+    """A clone in which the tiny recipe has been trained. Tests that change it put it back."""
+    clone = clone_of(checkout, tmp_path_factory.mktemp("trained") / "clone")
+    done = clone.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield clone
