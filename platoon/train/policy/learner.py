@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from platoon.errors import PlatoonError, ServiceError
+from platoon.train.objectives.loss import LossSettings
 from platoon.train.policy.service import ServiceFactory
-from platoon.train.policy.spec import LossSettings, PolicySpec
+from platoon.train.policy.spec import PolicySpec
 from platoon.train.policy.waits import Waits
 from platoon.train.policy.wire import WireRows, returned_logprobs
 

@@ -22,8 +22,9 @@ from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer
 from platoon.train.checkpoints.participants import StateWriter
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.objectives.loss import LossSettings
 from platoon.train.policy.learner import UpdateResult
-from platoon.train.policy.spec import MAIN, LossSettings
+from platoon.train.policy.spec import MAIN
 from platoon.train.trainer.api import TrainerBase
 from platoon.train.trainer.run import StepResult, TrainerRun
 from platoon.train.trainer.sft_data import (

@@ -10,8 +10,9 @@ import pytest
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
 from platoon.train.dispatch.draw import Draw, Fate
 from platoon.train.dispatch.settled import SettledGroup
-from platoon.train.objectives.policy_gradient import clip_bounds, compute_training_metrics, is_zero_preserving, wire_rows
-from platoon.train.policy.spec import LossSettings
+from platoon.train.objectives.loss import LossSettings
+from platoon.train.objectives.policy_gradient import compute_training_metrics
+from platoon.train.policy.wire import wire_rows
 from platoon.train.step.assemble import assemble_microbatch
 from platoon.train.step.digest import step_digest
 from platoon.train.step.settings import StepSettings
@@ -120,7 +121,7 @@ def test_the_digest_of_a_step_does_not_depend_on_settle_order() -> None:
     ],
 )
 def test_which_losses_give_zero_advantages_no_gradient(loss: LossSettings, preserving: bool, bounds: object) -> None:
-    assert is_zero_preserving(loss) == preserving and clip_bounds(loss) == bounds
+    assert loss.is_zero_preserving == preserving and loss.clip_bounds == bounds
 
 
 def test_training_metrics_are_means_by_tokens_over_the_microbatches() -> None:
