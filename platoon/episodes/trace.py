@@ -73,7 +73,8 @@ def _step(call: CallRecord, annotations: Mapping[str, Any]) -> TrajectoryStep:
     if call.kind != "policy":
         action["kind"] = call.kind
     notes = {key: item for key, item in annotations.items() if key != "action_misc"}
-    return TrajectoryStep({**notes, "action_misc": action, "message": dict(call.message)})
+    observed = [dict(message) for message in call.observed]
+    return TrajectoryStep({**notes, "action_misc": action, "observed": observed, "message": dict(call.message)})
 
 
 def _misc(agent: AgentRecord, outcome: Outcome) -> dict[str, Any]:

@@ -139,6 +139,12 @@ def example(record: RolloutRecord, collection: Mapping[str, Any]) -> dict[str, A
         "instruction": root["task"].get("goal") or root["misc"].get("instruction") or "",
         "reward": record.reward,
         "rewards": dict(record.rewards),
-        "messages": [step["misc"]["message"] for step in root["steps"] if step["misc"].get("message")],
+        "messages": [message for step in root["steps"] for message in _turn(step["misc"])],
         "test_output": record.metadata.get("test_output", ""),
     }
+
+
+def _turn(misc: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the agent was shown since its last reply, and its reply."""
+    reply = misc.get("message")
+    return [*misc.get("observed", ()), *([reply] if reply else [])]

@@ -113,7 +113,16 @@ class EvaluationStore:
         return path
 
     def save(self, rollout: PlannedRollout, record: RolloutRecord) -> None:
+        """Marks a rollout as done; nothing of it changes afterwards."""
+        self._settle(rollout)
         publish_json(self.path(rollout) / METADATA, {**record.to_dict(), "provenance": dict(self.provenance)}, WRITABLE)
+
+    def _settle(self, rollout: PlannedRollout) -> None:
+        """Gives the stored collection of a rollout the one name that readers look for."""
+        directory = self.path(rollout)
+        for path in (directory / "trajectories").glob("*.json"):
+            path.rename(directory / COLLECTION)
+        shutil.rmtree(directory / "trajectories", ignore_errors=True)
 
     def finished(self, plan: Sequence[PlannedRollout], *, retry_errored: bool) -> dict[PlannedRollout, RolloutRecord]:
         """The rollouts of a plan that need not be played again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -104,7 +104,8 @@ class Interaction:
 class CallRecord:
     """What a step of the trajectory tells of a call.
 
-    span: start and end, `time.perf_counter`. generation: what was sampled and parsed, counted.
+    span: start and end, `time.perf_counter`. generation: what was sampled and parsed, counted. observed: the request's messages
+    since the reply before: the instruction, results of tools.
     """
 
     call_id: str
@@ -114,6 +115,7 @@ class CallRecord:
     usage: Mapping[str, int]
     generation: Mapping[str, Any]
     span: tuple[float, float]
+    observed: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass

@@ -182,5 +182,20 @@ def _record(call: PreparedCall, sample: Sample, reply: ParsedReply, response: Ch
         "finish_reason": response.finish_reason,
     }
     log.calls.append(
-        CallRecord(response.call_id, ticket.kind, response.model, response.message(), response.usage(), generation, span)
+        CallRecord(
+            response.call_id,
+            ticket.kind,
+            response.model,
+            response.message(),
+            response.usage(),
+            generation,
+            span,
+            _observed(call.request.messages),
+        )
     )
+
+
+def _observed(messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The messages after the last reply."""
+    last = max((place for place, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
+    return tuple(messages[last + 1 :])

@@ -228,7 +228,8 @@ class StepMetrics:
         for value in values:
             if not math.isfinite(value):
                 raise ValueError(f"metric {name!r} is {value}")
-        self._values.setdefault(name, []).extend(float(value) for value in values)
+        # True counts as 1; whole numbers stay whole.
+        self._values.setdefault(name, []).extend(int(value) if isinstance(value, bool) else value for value in values)
 
     def update(self, values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -249,7 +250,9 @@ def _reduce(name: str, kind: Kind, values: list[float]) -> dict[str, float]:
     mean = math.fsum(values) / len(values)
     if kind == "distribution":
         return {f"{name}/avg": mean, f"{name}/min": min(values), f"{name}/max": max(values)}
-    return {name: math.fsum(values) if kind == "sum" else values[-1] if kind in ("last", "text") else mean}
+    if kind == "sum":
+        return {name: sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)}
+    return {name: values[-1] if kind in ("last", "text") else mean}
 
 
 def read(run_dir: Path) -> list[dict[str, Any]]:

@@ -89,8 +89,14 @@ class Evaluation:
         finally:
             self.running -= 1
         messages = [{"role": "assistant", "content": f"{rollout.task_id} {rollout.index}"}]
-        root = {"task": {"goal": "do it"}, "misc": {}, "steps": [{"misc": {"message": item}} for item in messages]}
-        (directory / "trajectory_collection.json").write_text(json.dumps({"id": "x", "trajectories": {"t": root}}))
+        shown = [{"role": "tool", "content": "seen"}]
+        root = {
+            "task": {"goal": "do it"},
+            "misc": {},
+            "steps": [{"misc": {"message": item, "observed": shown}} for item in messages],
+        }
+        (directory / "trajectories").mkdir()
+        (directory / "trajectories" / "r-1.json").write_text(json.dumps({"id": "x", "trajectories": {"t": root}}))
         return result
 
 
@@ -120,7 +126,10 @@ def test_an_evaluation_reports_means_components_and_one_example(tmp_path: Path) 
         {"task": "b/c", "reward_mean": 0.125, "rollouts": 2},
     ]
     assert receipt["example"]["task"] == "a"
-    assert receipt["example"]["messages"] == [{"role": "assistant", "content": "a 0"}]
+    assert receipt["example"]["messages"] == [
+        {"role": "tool", "content": "seen"},
+        {"role": "assistant", "content": "a 0"},
+    ]
     assert receipt["example"]["test_output"] == "1 passed"
     report = json.loads((tmp_path / "out" / "reports" / "final_report.json").read_text())
     assert report["summary"]["success_rate"] == 0.25

@@ -38,7 +38,7 @@ def test_the_groups_of_a_step_become_declared_metrics() -> None:
     assert undeclared(result) == []
     assert result["train/reward"] == 0.5
     assert result["train/reward/parsed"] == 1.0
-    assert result["train/rollouts"] == 4
+    assert (result["train/rollouts"], type(result["train/rollouts"])) == (4, int)
     assert result["train/batch/groups"] == 3
     assert result["train/batch/failed_groups"] == 1
     assert result["train/outcome/invalid"] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +11,14 @@ from pathlib import Path
 from platoon.episodes.result import RolloutResult
 from platoon.episodes.rollout import run_rollout
 from platoon.episodes.route import HarnessExit, RolloutSettings, Route
+from platoon.episodes.storage import TokenTable
 from platoon.gateway.seeds import SeedKey
 from platoon.gateway.service import ModelGateway
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.rollout import RolloutConfig
+
+log = logging.getLogger(__name__)
 
 
 def route_of(entry: EnvironmentConfig, *, training: bool) -> Route:
@@ -57,8 +62,8 @@ class Player:
     seed: int | None
 
     async def play(self, task_id: str, *, position: int, member: int, output_dir: Path | None) -> RolloutResult:
-        """One rollout. position and member: what its calls' seeds depend on."""
-        return await run_rollout(
+        """One rollout. position and member: what its calls' seeds depend on. Its files lie below `output_dir`, the tokens too."""
+        result = await run_rollout(
             task_id,
             route=self.route,
             service=self.entry.service,
@@ -69,3 +74,15 @@ class Player:
             seed_key=SeedKey(self.seed, position, member) if self.seed is not None else None,
             output_dir=output_dir,
         )
+        if output_dir is not None:
+            await asyncio.to_thread(_store_tokens, output_dir, result, member)
+        return result
+
+
+def _store_tokens(output_dir: Path, result: RolloutResult, member: int) -> None:
+    """What was sampled, as rows; a rollout whose tokens cannot be written still counts."""
+    try:
+        with TokenTable(output_dir / "tokens" / f"{result.rollout_id}.parquet") as table:
+            table.append(result.rollout_id, result.task.id, result.outcome, result.recorded, member=member)
+    except OSError as error:
+        log.warning("the tokens of rollout %s could not be stored: %s", result.rollout_id, error)

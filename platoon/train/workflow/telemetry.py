@@ -13,7 +13,7 @@ def add_groups(metrics: StepMetrics, outputs: Sequence[tuple[str, GroupOutput]],
     """Adds the groups a step took. outputs: entry label and group. thresholds: reward that counts as a pass, per entry."""
     for entry, output in outputs:
         metrics.add("train/batch/groups", 1)
-        metrics.add("train/batch/failed_groups", float(output.gave_nothing))
+        metrics.add("train/batch/failed_groups", output.gave_nothing)
         metrics.add(f"train/batch/verdict/{output.verdict}", 1)
         measured = [member for member in output.members if member.trainable and member.reward is not None]
         passes = sum(member.reward >= thresholds.get(entry, 1.0) for member in measured if member.reward is not None)
@@ -22,7 +22,7 @@ def add_groups(metrics: StepMetrics, outputs: Sequence[tuple[str, GroupOutput]],
         metrics.add("train/reward", *(member.reward for member in measured if member.reward is not None))
         for member in output.members:
             metrics.add(f"train/outcome/{member.status}", 1)
-            metrics.add("train/stragglers", float(member.straggler))
+            metrics.add("train/stragglers", member.straggler)
             metrics.add("train/tokens/prompt", member.tokens.get("prompt", 0))
             metrics.add("train/tokens/completion", member.tokens.get("completion", 0))
             metrics.add("train/calls", member.calls)
