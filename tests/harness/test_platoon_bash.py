@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from platoon.episodes.rollout import run_rollout
 from platoon.episodes.route import HarnessExit, RolloutSettings, Route
 from platoon.sandbox import get_provider
 from platoon.sandbox.base import SandboxSpec
-from platoon.testing import MemoryService, ScriptedPolicy, run_episode, tool_call
+from platoon.testing import MemoryService, ScriptedPolicy, make_gateway, run_episode, tool_call
 
 pytestmark = pytest.mark.process
 
@@ -128,6 +129,32 @@ def test_a_cancelled_rollout_kills_its_agent(tmp_path):
             with pytest.raises(asyncio.CancelledError):
                 await task
             left = await sandbox.exec("ps -o args= -e | grep -c '[s]leep 987' || true", cwd="/")
+            assert left.stdout.strip() == "0"
+        finally:
+            await sandbox.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.02, 0.05, 0.1, 0.2])
+def test_cancelled_at_any_time_nothing_is_left(tmp_path, after_s):
+    """Neither an agent's process, nor the gateway's server, nor an open agent; wherever in the launch the cancellation falls."""
+
+    async def run():
+        sandbox = await get_provider("process", root=tmp_path / "s").start(SandboxSpec(image="local"))
+        service = MemoryService(make_sandbox=lambda: sandbox)
+        gateway = make_gateway(ScriptedPolicy(lambda prompt: bash("sleep 987")))
+        route, settings = Route(harness="platoon-bash"), RolloutSettings()
+        task = asyncio.ensure_future(run_rollout("t", route=route, service=service, gateway=gateway, settings=settings))
+        try:
+            await asyncio.sleep(after_s)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not gateway._agents and not gateway._rollouts
+            assert gateway.http is None or gateway.http.users == 0
+            assert all(session.closed == 1 for session in service.sessions)
+            left = await sandbox.exec("ps -o args= -e | grep -c '[p]latoon_bash.py\\|[s]leep 987' || true", cwd="/")
             assert left.stdout.strip() == "0"
         finally:
             await sandbox.stop()
