@@ -24,6 +24,9 @@ _PUBLIC: dict[str, str] = {
     "EpisodeRun": "run",
     "make_gateway": "run",
     "run_episode": "run",
+    "FakeFactory": "fake_tinker",
+    "FakeTinkerService": "fake_tinker",
+    "fake_tinker_service": "fake_tinker",
     "MemoryService": "memory_service",
     "MemorySession": "memory_service",
 }

@@ -82,6 +82,11 @@ class FakeTinkerService:
         return [detail for name, detail in self.calls if name == operation]
 
 
+def fake_tinker_service(name: str = "fake", *, optimizer_metrics: Mapping[str, float] | None = None) -> FakeTinkerService:
+    """A fresh service. optimizer_metrics: what each optimizer step answers with, numbers that are not finite included."""
+    return FakeTinkerService(name, optimizer_metrics=optimizer_metrics or {})
+
+
 @dataclass(frozen=True)
 class FakeFuture:
     value: Any

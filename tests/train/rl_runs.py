@@ -78,7 +78,7 @@ class MadeUpRollouts:
             policy = self._config.agents.policy_of(role)
             prompt = np.frombuffer(f"{group.task_id} {role}".encode(), dtype=np.uint8).astype(np.uint32)
             seed = group.position * 1000 + request.member * 10 + index
-            sample = await self._run.policies[policy].sampler.sample(prompt, SamplingSettings(seed=seed))
+            sample = await self._run.policies[policy].sampler.sample(prompt, SamplingSettings(seed=seed, max_tokens=8))
             call = Call(prompt, sample.tokens_T, sample.logprobs_T, policy, sample.version)
             trajectories.append(TrajectoryCalls(request.member, index, role, AGENTS[role], 0.0, [call]))
             # Members settle in an order of their own.

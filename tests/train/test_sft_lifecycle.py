@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from platoon.errors import ServiceError
+from platoon.errors import PlatoonError, ServiceError
 from platoon.testing.fake_tinker import FakeStatusError, Killed
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.policy.learner import UpdateRejected
@@ -109,7 +109,7 @@ def test_a_full_disk_while_a_checkpoint_is_written_keeps_the_last_whole_one(sft_
         whole(path, value)
 
     monkeypatch.setattr(saving, "append_json_line", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(PlatoonError, match=r"recovery-000002 could not be written: .*No space left"):
         sft_runs.train(3, Cadence(recovery_every=1))
     assert rows(sft_runs.run_dir / "checkpoints.jsonl")[-1]["name"] == "recovery-000001"
     monkeypatch.setattr(saving, "append_json_line", whole)

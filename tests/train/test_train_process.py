@@ -17,36 +17,51 @@ import pytest
 pytestmark = pytest.mark.model
 
 STEPS = 8
+COMMON = {
+    "model_name": "local/small",
+    "renderer_name": "chat_template",
+    "batch_size": 2,
+    "max_training_steps": STEPS,
+    "optimizer": {"learning_rate": 1e-3},
+}
+CONFIGS: dict[str, Any] = {
+    "sft": {
+        "train": COMMON,
+        "trainer": "sft",
+        "trainer_options": {"data": "chat.jsonl"},
+        "tinker_base_url": "local",
+        "checkpoint": {"recovery_every": 2},
+    },
+    "rl": {
+        "train": {
+            **COMMON,
+            "max_staleness": 0,
+            "workflow_config": {"group_size": 3, "rollout_config": {"inference_params": {"max_completion_tokens": 12}}},
+        },
+        "environments": [{"service": "guessing:service", "harness": "guessing:guess"}],
+        "tinker_base_url": "local",
+        "deterministic": True,
+        "checkpoint": {"recovery_every": 2},
+    },
+}
 
 
 class Runs:
     """Commands on one recipe of conversations; each run has a runs directory of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        self.directory, self.trainer = directory, "sft"
         lines = [
             {"messages": [{"role": "user", "content": f"{n} + 1"}, {"role": "assistant", "content": str(n + 1)}]} for n in range(12)
         ]
         (directory / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        config = {
-            "train": {
-                "model_name": "local/small",
-                "renderer_name": "chat_template",
-                "batch_size": 2,
-                "max_training_steps": STEPS,
-                "optimizer": {"learning_rate": 1e-3},
-            },
-            "trainer": "sft",
-            "trainer_options": {"data": "chat.jsonl"},
-            "tinker_base_url": "local",
-            "checkpoint": {"recovery_every": 2},
-        }
-        (directory / "sft.yaml").write_text(json.dumps(config))
+        for trainer, config in CONFIGS.items():
+            (directory / f"{trainer}.yaml").write_text(json.dumps(config))
         (directory / "site.yaml").write_text(json.dumps({"cache": "cache", "runs": "runs"}))
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, name: str, *more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "platoon", "train", str(self.directory / "sft.yaml"), "--run", name]
+        command = [sys.executable, "-m", "platoon", "train", str(self.directory / f"{self.trainer}.yaml"), "--run", name]
         command += ["--site", str(self.directory / "site.yaml"), "--receipt", str(self.receipt(name)), *more]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
         self.started.append(process)
@@ -67,7 +82,7 @@ class Runs:
         """Rows of every step, their chain, and the bytes of the weights."""
         receipt = json.loads(self.receipt(name).read_text())
         return (
-            [(point["step"], point["rows_digest"], point["loss"]) for point in receipt["curve"]],
+            [(point["step"], point["rows_digest"], point.get("loss"), point.get("reward")) for point in receipt["curve"]],
             receipt["checkpoint"]["weights"],
             self.weights(receipt["checkpoint"]["state_path"]),
         )
@@ -84,7 +99,7 @@ class Runs:
 
 
 def environment() -> dict[str, str]:
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).parents[2]), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "OMP_NUM_THREADS": "1"}
 
 
@@ -123,7 +138,9 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         process.communicate()
 
 
-def test_u81_killed_at_any_moment_it_resumes_to_the_same_rows_and_weights(runs: Runs) -> None:
+@pytest.mark.parametrize("trainer", ["sft", "rl"])
+def test_u81_killed_at_any_moment_it_resumes_to_the_same_rows_and_weights(trainer: str, runs: Runs) -> None:
+    runs.trainer = trainer
     assert runs.run("whole")[0] == 0
     expected = runs.result("whole")
     for rows in (3, 5):

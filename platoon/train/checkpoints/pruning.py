@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from platoon.artifacts.publish import append_json_line, read_json_lines
 from platoon.errors import ServiceError
+from platoon.train.checkpoints.dispatch_files import KEY
 from platoon.train.checkpoints.resume import checkpoint_rows
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import ServiceFactory
@@ -58,6 +59,7 @@ class Pruner:
         self._run_dir, self._keep, self._largest, self._run = run_dir, keep, largest_staleness, run
         self._wanted = asyncio.Event()
         self._failures = 0
+        self._over = False
         self._task = asyncio.create_task(self._prune())
 
     def saved(self) -> None:
@@ -65,11 +67,12 @@ class Pruner:
         self._wanted.set()
 
     async def close(self) -> None:
-        """Gives deletes under way a little time, then ends."""
-        if self._wanted.is_set() and not self._task.done():
-            await asyncio.wait({self._task}, timeout=0)
-        self._task.cancel()
+        """Gives what may be deleted now a little time, then ends."""
+        self._over = True
+        self._wanted.set()
         await asyncio.wait({self._task}, timeout=EXIT_WAIT_S)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
     async def _prune(self) -> None:
         while True:
@@ -78,6 +81,8 @@ class Pruner:
             for row in await asyncio.to_thread(self._candidates):
                 if not await self._delete(row):
                     return
+            if self._over:
+                return
 
     def _candidates(self) -> list[Mapping[str, Any]]:
         gone = {row.get("path") for row in read_json_lines(self._run_dir / DELETED_FILE)}
@@ -93,6 +98,9 @@ class Pruner:
                 path = entries.get(policy.id, {}).get(key)
                 if path is not None and not await self._delete_path(policy, str(path), row):
                     return False
+        # A row without its state is no start point: what only it names goes too.
+        if (record := row.get(KEY)) is not None:
+            (self._run_dir / str(record["file"])).unlink(missing_ok=True)
         return True
 
     async def _delete_path(self, policy: Policy, path: str, row: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import append_json_line
+from platoon.errors import PlatoonError
 from platoon.train.checkpoints.participants import Participants, StateWriter
 from platoon.train.policy.policy import Policy, SavedWeights
 from platoon.train.policy.spec import MAIN
@@ -81,7 +82,17 @@ class Committer:
         self._lock = asyncio.Lock()
 
     async def save(self, name: str, counters: Counters) -> Mapping[str, SavedWeights]:
-        """One full save; returns the paths per policy. Whatever it raises, no row was appended."""
+        """One full save; returns the paths per policy.
+
+        Raises ServiceError, or PlatoonError when the run directory cannot be written; then no row was appended.
+        """
+        try:
+            return await self._save(name, counters)
+        except OSError as error:
+            text = f"checkpoint {name} could not be written: {error}; the checkpoint before it is whole, the same command goes on"
+            raise PlatoonError(text) from error
+
+    async def _save(self, name: str, counters: Counters) -> Mapping[str, SavedWeights]:
         async with self._lock:
             writers = self._participants.capture()
             rows = {policy.id: _row(name, policy, counters) for policy in (self._main, *self._others)}

@@ -1,4 +1,4 @@
-"""Policy-gradient losses on assembled rows: what is sent, and the metrics of what came back."""
+"""What a policy-gradient update says of sampler and learner, from the logprobs that came back."""
 
 from __future__ import annotations
 
@@ -10,29 +10,7 @@ import numpy.typing as npt
 
 from platoon.rows.assembly import AssembledRows
 from platoon.rows.metrics import TrainingMetrics, training_metrics
-from platoon.train.config_defs.training import CLIP_KEYS, ZERO_PRESERVING_LOSSES
-from platoon.train.policy.spec import LossSettings
-from platoon.train.policy.wire import WireRows
-
-
-def is_zero_preserving(loss: LossSettings) -> bool:
-    """Whether a token of advantage 0 gets no gradient under this loss and these settings."""
-    return loss.loss_fn in ZERO_PRESERVING_LOSSES and set(loss.config) <= CLIP_KEYS
-
-
-def clip_bounds(loss: LossSettings) -> tuple[float, float] | None:
-    """Both thresholds of the ratio, None for a loss without them."""
-    if not set(loss.config) >= CLIP_KEYS:
-        return None
-    return float(loss.config["clip_low_threshold"]), float(loss.config["clip_high_threshold"])
-
-
-def wire_rows(rows: AssembledRows, loss: LossSettings) -> WireRows:
-    """The inputs the loss reads, and no others: strict services refuse them."""
-    inputs_S = {"logprobs": rows.logprobs_S, "advantages": rows.advantages_S}
-    if loss.loss_fn == "gspo":
-        inputs_S["sequence_ratio_mask"] = rows.is_trained_S.astype(np.float32)
-    return WireRows(rows.input_tokens_S, rows.target_tokens_S, inputs_S, rows.offsets)
+from platoon.train.objectives.loss import LossSettings
 
 
 def compute_training_metrics(
@@ -42,8 +20,7 @@ def compute_training_metrics(
 
     microbatches: rows as sent, and the learner's logprobs of all their targets (float32[S]).
     """
-    bounds = clip_bounds(loss)
-    parts = [training_metrics(rows, logprobs_S, clip_bounds=bounds) for rows, logprobs_S in microbatches]
+    parts = [training_metrics(rows, logprobs_S, clip_bounds=loss.clip_bounds) for rows, logprobs_S in microbatches]
     return _merged([part for part in parts if part is not None])
 
 

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from platoon.errors import PlatoonError, ServiceError
+from platoon.train.objectives.loss import LossSettings
 from platoon.train.policy.service import ServiceFactory
-from platoon.train.policy.spec import LossSettings, PolicySpec
+from platoon.train.policy.spec import PolicySpec
 from platoon.train.policy.waits import Waits
 from platoon.train.policy.wire import WireRows, returned_logprobs
 
@@ -53,8 +54,8 @@ class UpdateResult:
 class Learner:
     """Updates of one policy on one training client.
 
-    before_update: awaited before the first optimizer step of an update is submitted. fail_closed: answers that are not finite raise
-    UpdateRejected before the step counts.
+    place: names policy and service in errors. before_update: awaited before the first optimizer step of an update is submitted.
+    fail_closed: answers that are not finite raise UpdateRejected before the step counts.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Learner:
         waits: Waits,
         timeouts: Timeouts,
         *,
+        place: str = "",
         fail_closed: bool = False,
         before_update: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -72,6 +74,7 @@ class Learner:
         self.optimizer_steps = 0
         self._client, self._factory, self._waits, self._timeouts = training_client, factory, waits, timeouts
         self._fail_closed, self._before_update = fail_closed, before_update
+        self.place = place or f"policy {spec.id!r}"
         self._open: PolicyUpdate | None = None
 
     def update(self, loss: LossSettings | None = None) -> PolicyUpdate:
@@ -120,13 +123,13 @@ class PolicyUpdate:
         if self._step is None:
             learner._open = None
             return None
-        name = learner.spec.id
+        name = learner.place
         backwards = []
         for rows, pending in self._sent:
-            what = f"forward and backward of policy {name!r}"
+            what = f"forward and backward of {name}"
             output = await learner._waits.on(pending, timeout_s=learner._timeouts.forward_backward_s, what=what)
             backwards.append(self._checked(rows, output))
-        what = f"the optimizer step of policy {name!r}"
+        what = f"the optimizer step of {name}"
         answer = await learner._waits.on(self._step, timeout_s=learner._timeouts.optim_step_s, what=what)
         metrics = dict(getattr(answer, "metrics", None) or {})
         if learner._fail_closed:
@@ -136,19 +139,19 @@ class PolicyUpdate:
         return UpdateResult(tuple(backwards), metrics)
 
     def _checked(self, rows: WireRows, output: Any) -> BackwardResult:
-        name = self._learner.spec.id
+        name = self._learner.place
         logprobs_T = returned_logprobs(output.loss_fn_outputs)
         if len(logprobs_T) != len(rows.targets_T):
-            raise ServiceError(f"policy {name!r}: {len(logprobs_T)} logprobs came back for {len(rows.targets_T)} targets")
+            raise ServiceError(f"{name}: {len(logprobs_T)} logprobs came back for {len(rows.targets_T)} targets")
         metrics = dict(output.metrics or {})
         if self._learner._fail_closed:
             _refuse_other_numbers(name, metrics)
         return BackwardResult(rows, logprobs_T, metrics)
 
 
-def _refuse_other_numbers(policy: str, metrics: Mapping[str, float]) -> None:
+def _refuse_other_numbers(place: str, metrics: Mapping[str, float]) -> None:
     wrong = sorted(name for name, value in metrics.items() if not math.isfinite(value))
     if wrong:
-        raise UpdateRejected(f"policy {policy!r}: the service answered with {wrong[0]} = {metrics[wrong[0]]}")
+        raise UpdateRejected(f"{place}: the service answered with {wrong[0]} = {metrics[wrong[0]]}")
     if metrics.get("skipped"):
-        raise UpdateRejected(f"policy {policy!r}: the service skipped the optimizer step")
+        raise UpdateRejected(f"{place}: the service skipped the optimizer step")

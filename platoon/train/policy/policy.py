@@ -48,6 +48,11 @@ class Policy:
         return self.spec.id
 
     @property
+    def place(self) -> str:
+        """Policy and service, for messages."""
+        return f"policy {self.id!r} at {self.address}"
+
+    @property
     def learner(self) -> Learner:
         """Raises RuntimeError for a policy that is frozen or not open."""
         if self._learner is None:
@@ -78,12 +83,14 @@ class Policy:
         self._training = await open_training_client(
             self._service, self.spec, state_path, waits=self._waits, stop=stop, retries=Retries()
         )
-        self._learner = Learner(self.spec, self._training, self._factory, self._waits, timeouts, fail_closed=fail_closed)
+        self._learner = Learner(
+            self.spec, self._training, self._factory, self._waits, timeouts, place=self.place, fail_closed=fail_closed
+        )
 
     async def save(self, name: str) -> SavedWeights:
         """Saves state and sampler weights under `name` and waits for both."""
         state, sampler = self._training.save_state(name), self._training.save_weights_for_sampler(name)
-        what = f"checkpoint {name!r} of policy {self.id!r}"
+        what = f"checkpoint {name!r} of {self.place}"
         saved = await self._waits.on(state, timeout_s=SAVE_TIMEOUT_S, what=what)
         sampled = await self._waits.on(sampler, timeout_s=SAVE_TIMEOUT_S, what=what)
         return SavedWeights(str(saved.path), str(sampled.path))
@@ -106,7 +113,7 @@ class Policy:
         await self._swap(self._service.create_sampling_client(**chosen), 0)
 
     async def _swap(self, pending: Any, version: int) -> None:
-        client = await self._waits.on(pending, timeout_s=SAVE_TIMEOUT_S, what=f"a sampler of policy {self.id!r}")
+        client = await self._waits.on(pending, timeout_s=SAVE_TIMEOUT_S, what=f"a sampler of {self.place}")
         sampler = self._factory.sampler(client, version, self.spec)
         if self._sampler is None:
             self._sampler = SwappableSampler(sampler)

@@ -7,21 +7,14 @@ from dataclasses import dataclass, field
 
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.run import RunConfig
-from platoon.train.config_defs.training import AdamParams, default_loss_config
+from platoon.train.config_defs.training import AdamParams
 from platoon.train.config_defs.values import MAIN
+from platoon.train.objectives.loss import LossSettings
 
-__all__ = ["LOCAL", "MAIN", "LossSettings", "PolicySpec", "policy_specs"]
+__all__ = ["LOCAL", "MAIN", "PolicySpec", "policy_specs"]
 
 # The address that means "a service of the run's own".
 LOCAL = "local"
-
-
-@dataclass(frozen=True)
-class LossSettings:
-    """loss_fn: a loss the service knows. config: sent as it stands, the thresholds always explicit."""
-
-    loss_fn: str = "cispo"
-    config: Mapping[str, float] = field(default_factory=default_loss_config)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ class Waits:
 
     def __init__(self, tell: Callable[[str], None] = lambda what: None) -> None:
         self._tell = tell
+        self._active: list[str] = []
         self._death = _Death()
 
     @property
@@ -78,6 +79,7 @@ class Waits:
         """The answer of something that is not the service's, as long as the service lives; its errors are raised as they are."""
         task = asyncio.ensure_future(_awaited(answer))
         dead = asyncio.ensure_future(self._death.event.wait())
+        self._active.append(what)
         self._tell(what)
         try:
             await asyncio.wait({task, dead}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +89,8 @@ class Waits:
                 raise ServiceError(f"{what}: {self.failure}")
             raise ServiceError(f"{what}: no answer within {timeout_s:g} s")
         finally:
-            self._tell("")
+            self._active.remove(what)
+            self._tell(self._active[-1] if self._active else "")
             for left in (task, dead):
                 if not left.done():
                     left.cancel()

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from platoon.rows.assembly import AssembledRows
+from platoon.train.objectives.loss import LossSettings
+
 
 @dataclass(frozen=True)
 class WireRows:
@@ -47,6 +50,11 @@ class WireRows:
             hasher.update(f"{name}\0{column.dtype.str}\0{column.size}\0".encode())
             hasher.update(column.data)
         return f"sha256:{hasher.hexdigest()}"
+
+
+def wire_rows(rows: AssembledRows, loss: LossSettings) -> WireRows:
+    """Assembled rows with the inputs of their loss; the buffers are the same."""
+    return WireRows(rows.input_tokens_S, rows.target_tokens_S, loss.inputs(rows), rows.offsets)
 
 
 def datums(rows: WireRows) -> Sequence[Any]:

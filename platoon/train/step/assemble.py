@@ -13,7 +13,6 @@ import numpy as np
 from platoon.rows.advantages import AppliedAdvantages, ErrorCounters, apply_advantages, filter_zero_advantages
 from platoon.rows.assembly import AssembledRows, assemble
 from platoon.rows.block import RowBlock, concat
-from platoon.train.objectives.policy_gradient import is_zero_preserving
 from platoon.train.step.settings import StepSettings
 from platoon.train.step.staleness import JudgedGroup
 
@@ -40,8 +39,8 @@ def assemble_microbatch(groups: Sequence[JudgedGroup], policy: str, settings: St
         return Microbatch(policy)
     block = concat([part[0] for part in parts])
     applied = _joined([part[1] for part in parts])
-    loss = settings.losses[policy]
-    kept = filter_zero_advantages(applied, is_enabled=settings.filter_zero, is_zero_preserving=is_zero_preserving(loss))
+    preserving = settings.losses[policy].is_zero_preserving
+    kept = filter_zero_advantages(applied, is_enabled=settings.filter_zero, is_zero_preserving=preserving)
     rows = assemble(block, applied, kept.kept_K, denominator=kept.represented_tokens) if kept.is_sent else None
     return Microbatch(policy, rows, block.row_count, kept.represented_tokens, applied.errors)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from platoon.train.config_defs.rollout import effective
 from platoon.train.config_defs.run import RunConfig
-from platoon.train.policy.spec import LossSettings
+from platoon.train.objectives.loss import LossSettings
 
 
 @dataclass(frozen=True)

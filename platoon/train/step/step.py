@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from platoon.train.dispatch.draw import DrawKey, Fate
 from platoon.train.dispatch.source import RolloutSource
-from platoon.train.objectives.policy_gradient import wire_rows
 from platoon.train.policy.learner import PolicyUpdate, UpdateResult
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.waits import Waits, together
+from platoon.train.policy.wire import wire_rows
 from platoon.train.step.assemble import Microbatch, assemble_microbatch
 from platoon.train.step.digest import step_digest
 from platoon.train.step.settings import StepSettings

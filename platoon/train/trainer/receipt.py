@@ -27,6 +27,7 @@ CURVE: dict[str, tuple[str, ...]] = {
     "train/tokens/prompt": ("tokens", "prompt"),
     "train/tokens/completion": ("tokens", "completion"),
     "train/tokens/trained": ("tokens", "trained"),
+    "train/trained_tokens": ("tokens", "trained"),
     "rows_digest": ("rows_digest",),
 }
 COMPONENTS = "train/reward/"
@@ -57,7 +58,7 @@ def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping
             for policy, entry in row.get("policies", {}).items()
         },
         "platoon": platoon.__version__,
-        "figures": _figures(curve),
+        "figures": _figures(curve, steps),
         "curve": curve,
     }
 
@@ -74,7 +75,7 @@ def _point(step: Mapping[str, Any]) -> dict[str, Any]:
     return {**point, "components": components} if components else point
 
 
-def _figures(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _figures(curve: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rewards = [point["reward"] for point in curve if "reward" in point]
     figures: dict[str, Any] = {"reward_first": rewards[0], "reward_last": rewards[-1]} if rewards else {}
     if any("rollouts" in point for point in curve):
@@ -82,4 +83,8 @@ def _figures(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for group in ("tokens", "seconds"):
         names = sorted({name for point in curve for name in point.get(group, {})})
         figures[group] = {name: sum(point.get(group, {}).get(name, 0) for point in curve) for name in names}
+    if steps:
+        figures["seconds"]["total"] = sum(
+            step.get(name, 0.0) for step in steps for name in ("time/step", "time/save", "time/publish")
+        )
     return figures

@@ -32,6 +32,8 @@ from platoon.train.trainer.closing import Closing
 from platoon.train.trainer.metrics_log import MetricsLog
 from platoon.train.trainer.signals import SignalHandlers, StopRequest, Watchdog
 
+TELL_EVERY_S = 15.0
+
 
 @dataclass(frozen=True)
 class RunSettings:
@@ -101,7 +103,7 @@ class TrainerRun:
         self._budget = TimeBudget(settings.time_budget_s, clock, settings.budget_started_at)
         self._committer: Committer | None = None
         self._pruner: Pruner | None = None
-        self._stage, self._detail = "", ""
+        self._stage = self._detail = self._awaited = ""
         self._epoch: int | None = None
         self._step_began = 0.0
         # Of the save and the publication that followed the last step: they are told in the row of the next one.
@@ -126,7 +128,14 @@ class TrainerRun:
         self.console.progress(stage, detail)
 
     def _waiting_for(self, what: str) -> None:
+        self._awaited = what
         self.console.progress(self._stage, self._detail, what)
+
+    async def _tell_again(self) -> None:
+        """A console that writes lines gets one a minute from this, however long a wait is."""
+        while True:
+            await asyncio.sleep(TELL_EVERY_S)
+            self.console.progress(self._stage, self._detail, self._awaited)
 
     async def run(self) -> None:
         """The whole start. Returns when the plan is done or a stop was asked (see `stop.reason`); raises what went wrong."""
@@ -159,6 +168,7 @@ class TrainerRun:
             handlers = SignalHandlers(self.stop, self.console.say).__enter__()
             self._closing.add("signal handlers", lambda: handlers.__exit__(None, None, None))
         self._watch(self._stop_at_budget())
+        self._watch(self._tell_again())
         for name, died in self._services.items():
             self._watch(self._fail_when(name, died))
 

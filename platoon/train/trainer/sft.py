@@ -22,8 +22,9 @@ from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer
 from platoon.train.checkpoints.participants import StateWriter
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.objectives.loss import LossSettings
 from platoon.train.policy.learner import UpdateResult
-from platoon.train.policy.spec import MAIN, LossSettings
+from platoon.train.policy.spec import MAIN
 from platoon.train.trainer.api import TrainerBase
 from platoon.train.trainer.run import StepResult, TrainerRun
 from platoon.train.trainer.sft_data import (
@@ -108,10 +109,12 @@ class SftTrainer(TrainerBase):
             rows = wire_rows(batch[first : first + size], trained)
             digest.update(rows.digest.encode())
             update.send(rows)
+        sent_at = run.clock()
         await update.submit()
         result = await update.results()
         assert result is not None
         metrics = {
+            "time/train": run.clock() - sent_at,
             "train/loss": _mean_loss(result),
             "train/trained_tokens": trained,
             "train/tokens": sum(len(item.tokens_T) for item in batch),

@@ -1,0 +1,52 @@
+"""The command's own work: durations, the directory of a run, refusals by exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from platoon.cli.main import main
+from platoon.cli.train import Duration, _run_directory
+from platoon.errors import ConfigError
+from platoon.site import Site
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("720m", 43200), ("12h", 43200), ("90s", 90), ("5", 300), ("0.5h", 1800)])
+def test_durations(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0m", "-5m", "soon", "5 weeks"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Duration().convert(text, None, None)
+
+
+def test_where_a_run_lies(tmp_path: Path) -> None:
+    config = tmp_path / "rl.yaml"
+    config.write_text("train: {}\n")
+    site, bare = Site(cache=tmp_path, runs=tmp_path / "runs"), Site(cache=tmp_path)
+    assert _run_directory(config, (), "main", None, site) == tmp_path / "runs" / "main"
+    assert _run_directory(config, (), "main", tmp_path / "own", site) == tmp_path / "own"
+    assert _run_directory(config, (), None, None, site) == tmp_path / "runs" / "rl" / "run"
+    named = (f"log_path={tmp_path}/logs", "stats.trial_name=7th")
+    assert _run_directory(config, named, None, None, site) == tmp_path / "logs" / "rl" / "7th"
+    with pytest.raises(ConfigError, match="log_path: nothing says where runs go"):
+        _run_directory(config, (), "main", None, bare)
+
+
+def test_a_faulty_configuration_exits_78_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "sft.yaml"
+    config.write_text("train: {model_name: x, renderer_name: y, batch_sise: 3}\ntrainer: 7\n")
+    site = tmp_path / "site.yaml"
+    site.write_text("runs: runs\ncache: cache\n")
+    with pytest.raises(SystemExit) as end:
+        main(["train", str(config), "--site", str(site)])
+    text = capsys.readouterr().err
+    assert end.value.code == 78
+    assert "train.batch_sise" in text and "batch_size" in text and "trainer" in text
+    assert not (tmp_path / "runs").exists()

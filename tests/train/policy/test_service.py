@@ -1,0 +1,135 @@
+"""Opening sessions and training clients: what is asked again, what is not, and bounded waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from platoon.errors import ConfigError, ServiceError
+from platoon.sampling.model_spec import ModelSpec
+from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
+from platoon.train.policy.service import Retries, ServiceAddress, checkpoint_exists, open_session, open_training_client
+from platoon.train.policy.spec import PolicySpec
+from platoon.train.policy.waits import Waits, together
+
+pytestmark = pytest.mark.unit
+
+SPEC = PolicySpec("main", ModelSpec("tiny", "chat"))
+QUICK = Retries(total_s=5.0, first_s=0.001, longest_s=0.002)
+
+
+def opened(
+    statuses: list[int], spec: PolicySpec = SPEC, state_path: str | None = None, retries: Retries = QUICK
+) -> FakeTinkerService:
+    """Opens a training client on a service that first answers with these statuses."""
+    service = FakeTinkerService(checkpoints={})
+    left = list(statuses)
+
+    def refuse(operation: str) -> None:
+        if operation != "create_session" and left:
+            raise FakeStatusError(left.pop(0))
+
+    async def run() -> None:
+        waits = Waits()
+        client = await open_session(FakeFactory({None: service}), ServiceAddress(), waits)
+        service.before = refuse
+        await open_training_client(client, spec, state_path, waits=waits, stop=asyncio.Event(), retries=retries)
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+    return service
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_refusal_that_may_pass_is_asked_again(status: int) -> None:
+    assert len(opened([status, status]).named("create_lora_training_client")) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 422])
+def test_a_final_refusal_is_not(status: int) -> None:
+    with pytest.raises(ServiceError, match=f"policy 'main': FakeStatusError: status {status}"):
+        opened([status, 500])
+
+
+def test_retries_end_with_their_time() -> None:
+    with pytest.raises(ServiceError, match="status 503"):
+        opened([503] * 1000, retries=Retries(total_s=0.05, first_s=0.01, longest_s=0.01))
+
+
+@pytest.mark.parametrize(("with_optimizer", "operation"), [(False, ""), (True, "_with_optimizer")])
+def test_u82_the_optimizer_is_asked_for_by_name(with_optimizer: bool, operation: str) -> None:
+    """A new run takes weights alone unless it says otherwise; a resume always takes both."""
+    from dataclasses import replace
+
+    spec = replace(SPEC, load_checkpoint_path="tinker://x/weights/a", load_optimizer_state=with_optimizer)
+    with pytest.raises(ServiceError, match="no checkpoint"):
+        opened([], spec)
+    calls: list[str] = []
+
+    class Recording:
+        def __getattr__(self, name: str) -> Any:
+            calls.append(name)
+            raise FakeStatusError(404)
+
+    async def run(state_path: str | None) -> None:
+        with pytest.raises(ServiceError):
+            await open_training_client(Recording(), spec, state_path, waits=Waits(), stop=asyncio.Event(), retries=QUICK)
+
+    asyncio.run(run(None))
+    asyncio.run(run("tinker://run/weights/b"))
+    assert calls == [f"create_training_client_from_state{operation}", "create_training_client_from_state_with_optimizer"]
+
+
+def test_a_checkpoint_that_is_gone_is_told_from_a_service_that_does_not_answer() -> None:
+    service = FakeTinkerService()
+
+    def asked() -> bool:
+        return asyncio.run(checkpoint_exists(FakeFactory({None: service}), ServiceAddress(), "tinker://a/weights/b", Waits()))
+
+    assert not asked()
+
+    def refuse(status: int) -> Any:
+        def answer(operation: str) -> None:
+            raise FakeStatusError(status)
+
+        return answer
+
+    for status in (401, 503):
+        service.before = refuse(status)
+        with pytest.raises(ServiceError):
+            asked()
+
+
+def test_a_wait_past_its_bound_and_one_on_a_dead_service_end() -> None:
+    told: list[str] = []
+
+    async def run() -> None:
+        waits = Waits(told.append)
+        with pytest.raises(ServiceError, match=r"an answer: no answer within 0\.01 s"):
+            await waits.on(asyncio.Event().wait(), timeout_s=0.01, what="an answer")
+        asyncio.get_running_loop().call_later(0.01, waits.fail, "it fell over")
+        with pytest.raises(ServiceError, match="another: it fell over"):
+            await waits.on(asyncio.Event().wait(), timeout_s=10.0, what="another")
+        with pytest.raises(ServiceError, match="it fell over"):
+            await waits.quiet().alive(asyncio.Event().wait(), what="a third")
+
+    asyncio.run(run())
+    assert told == ["an answer", "", "another", ""]
+
+
+def test_work_done_together_raises_its_first_error_as_it_is() -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            ended.append("slow")
+
+    async def fails() -> None:
+        raise ConfigError("wrong")
+
+    with pytest.raises(ConfigError, match="wrong"):
+        asyncio.run(together(slow(), fails()))
+    assert ended == ["slow"]

@@ -1,0 +1,136 @@
+"""Staleness by policy, assembly, and the digest of a step: values in, values out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from platoon.rows.merge import Call, TrajectoryCalls, build_block
+from platoon.train.dispatch.draw import Draw, Fate
+from platoon.train.dispatch.settled import SettledGroup
+from platoon.train.objectives.loss import LossSettings
+from platoon.train.objectives.policy_gradient import compute_training_metrics
+from platoon.train.policy.wire import wire_rows
+from platoon.train.step.assemble import assemble_microbatch
+from platoon.train.step.digest import step_digest
+from platoon.train.step.settings import StepSettings
+from platoon.train.step.staleness import judge
+from platoon.train.task_records.fates import Verdict
+from platoon.train.workflow.output import GroupOutput
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = StepSettings(
+    2, 1, 1, {"default": {"main": 1, "helper": 0}}, {"main": LossSettings(), "helper": LossSettings("dro", {"beta": 0.1})}
+)
+Row = tuple[str, int, float]  # policy, version, value
+
+
+def call(policy: str, version: int, first: int) -> Call:
+    action = np.array([first, first + 1], dtype=np.uint32)
+    return Call(np.array([1, first], dtype=np.uint32), action, np.full(2, -0.5, np.float32), policy, version)
+
+
+def group(rows: list[Row], position: int = 0) -> SettledGroup:
+    members = [
+        TrajectoryCalls(index, 0, "policy", 0, 1.0, [call(policy, version, 10 * index + 2)])
+        for index, (policy, version, _) in enumerate(rows)
+    ]
+    block = build_block(members, ("main", "helper"), ("policy",))
+    values_R = np.array([value for _, _, value in rows])
+    output = GroupOutput(block, values_R, (), Verdict.TRAINED, 1.0)
+    return SettledGroup(Draw(1, position, position, "default", "task", 0), output, "sha256:0")
+
+
+VERSIONS = {"main": 5, "helper": 3}
+
+
+@pytest.mark.parametrize(
+    ("rows", "by_datum", "kept", "stale", "fate"),
+    [
+        ([("main", 5, 1.0), ("main", 4, -1.0)], False, {"main": [0, 1]}, 0, Fate.CONSUMED),
+        ([("main", 5, 1.0), ("main", 3, -1.0)], False, {}, 2, Fate.STALE),
+        ([("main", 5, 1.0), ("main", 3, -1.0)], True, {"main": [0]}, 1, Fate.CONSUMED),
+        ([("main", 3, 1.0), ("helper", 3, -1.0)], False, {"helper": [1]}, 1, Fate.CONSUMED),
+        ([("main", 5, 1.0), ("helper", 2, -1.0)], True, {"main": [0]}, 1, Fate.CONSUMED),
+        ([("main", 3, 1.0), ("helper", 2, -1.0)], True, {}, 2, Fate.STALE),
+    ],
+)
+def test_p5_each_policys_rows_are_judged_by_its_own_clock(
+    rows: list[Row], by_datum: bool, kept: dict[str, list[int]], stale: int, fate: Fate
+) -> None:
+    judged = judge(group(rows), VERSIONS, replace(SETTINGS, by_datum=by_datum))
+    assert {policy: indices.tolist() for policy, indices in judged.rows.items()} == kept
+    assert (judged.stale_rows, judged.fate) == (stale, fate)
+
+
+def test_a_group_without_rows_is_failed_or_consumed() -> None:
+    empty = group([("main", 5, 0.0)])
+    nothing = replace(empty, output=GroupOutput(None, None, (), Verdict.FAILED, 1.0, error="gone"))
+    assert judge(nothing, VERSIONS, SETTINGS).fate is Fate.FAILED
+
+
+def test_p6_one_policys_volume_never_scales_anothers_gradient() -> None:
+    """The denominator is the policy's own trained tokens, dropped zero rows included."""
+    settled = group([("main", 5, 1.0), ("main", 5, 0.0), ("helper", 3, 2.0)])
+    judged = judge(settled, VERSIONS, SETTINGS)
+    main = assemble_microbatch([judged], "main", SETTINGS)
+    assert main.rows is not None and (main.row_count, main.sent_rows, main.trained_tokens) == (2, 1, 4)
+    assert main.rows.advantages_S[main.rows.is_trained_S] == pytest.approx([0.25, 0.25])
+    helper = assemble_microbatch([judged], "helper", SETTINGS)
+    assert helper.rows is not None and helper.trained_tokens == 2
+    assert helper.rows.advantages_S[helper.rows.is_trained_S] == pytest.approx([1.0, 1.0])
+
+
+def test_all_advantages_zero_sends_nothing_under_a_zero_preserving_loss_alone() -> None:
+    settled = group([("main", 5, 0.0), ("helper", 3, 0.0)])
+    judged = judge(settled, VERSIONS, SETTINGS)
+    assert assemble_microbatch([judged], "main", replace(SETTINGS, filter_zero=False)).rows is None
+    assert assemble_microbatch([judged], "helper", SETTINGS).sent_rows == 1
+
+
+def test_masked_positions_have_advantage_zero_and_only_the_losss_inputs_go_out() -> None:
+    judged = judge(group([("main", 5, 3.0)]), VERSIONS, SETTINGS)
+    rows = assemble_microbatch([judged], "main", SETTINGS).rows
+    assert rows is not None
+    wire = wire_rows(rows, SETTINGS.losses["main"])
+    assert set(wire.inputs_T) == {"logprobs", "advantages"}
+    assert not wire.inputs_T["advantages"][~rows.is_trained_S].any()
+    assert set(wire_rows(rows, LossSettings("gspo", {})).inputs_T) == {"logprobs", "advantages", "sequence_ratio_mask"}
+
+
+def test_the_digest_of_a_step_does_not_depend_on_settle_order() -> None:
+    first, second = (judge(group([("main", 5, 1.0)], position), VERSIONS, SETTINGS) for position in (0, 1))
+    assert step_digest([first, second]) == step_digest([second, first])
+    other = judge(group([("main", 5, 1.5)], 1), VERSIONS, SETTINGS)
+    assert step_digest([first, other]) != step_digest([first, second])
+    older = judge(group([("main", 4, 1.0)], 1), VERSIONS, SETTINGS)
+    assert step_digest([first, older]) != step_digest([first, second])
+
+
+@pytest.mark.parametrize(
+    ("loss", "preserving", "bounds"),
+    [
+        (LossSettings(), True, (0.0, 5.0)),
+        (LossSettings("importance_sampling", {}), True, None),
+        (LossSettings("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}), True, (0.8, 1.2)),
+        (LossSettings("cispo", {"other": 1.0}), False, None),
+        (LossSettings("dro", {"beta": 0.1}), False, None),
+    ],
+)
+def test_which_losses_give_zero_advantages_no_gradient(loss: LossSettings, preserving: bool, bounds: object) -> None:
+    assert loss.is_zero_preserving == preserving and loss.clip_bounds == bounds
+
+
+def test_training_metrics_are_means_by_tokens_over_the_microbatches() -> None:
+    judged = judge(group([("main", 5, 1.0), ("main", 5, -1.0)]), VERSIONS, SETTINGS)
+    rows = assemble_microbatch([judged], "main", SETTINGS).rows
+    assert rows is not None
+    same, lower = (np.full(len(rows.logprobs_S), value, np.float32) for value in (-0.5, -1.5))
+    metrics = compute_training_metrics([(rows, same), (rows, lower)], SETTINGS.losses["main"])
+    assert metrics["kl_sample_train_v1"] == pytest.approx(0.5)
+    assert metrics["importance_weight_max"] == pytest.approx(1.0)
+    assert metrics["importance_weight_min"] == pytest.approx(np.exp(-1.0))
+    assert compute_training_metrics([], LossSettings()) == {}

@@ -1,0 +1,148 @@
+"""`train`: idempotence, identity, receipts, and starting from another run's weights; on the fake service."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platoon import exits
+from platoon.artifacts.receipts import read_receipt
+from platoon.errors import ConfigError, HeldError, IdentityError
+from platoon.host.console import Console
+from platoon.testing.fake_tinker import FakeFactory, FakeTinkerService
+from platoon.testing.toy_model import TOY_TOKENIZER_DIR
+from platoon.train.config_defs.run import RunConfig
+from platoon.train.launch import TrainRequest, train
+from platoon.train.run_directory.lease import Lease
+from platoon.train.trainer.build import TrainInputs
+
+pytestmark = pytest.mark.unit
+
+
+class Launches:
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.service = directory, FakeTinkerService()
+        lines = [{"messages": [{"role": "user", "content": f"{n}"}, {"role": "assistant", "content": f"{n}"}]} for n in range(5)]
+        (directory / "chat.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+
+    def request(self, run: str, steps: int = 3, parent: Path | None = None, **more: Any) -> TrainRequest:
+        settings: Mapping[str, Any] = {"model_name": str(TOY_TOKENIZER_DIR), "renderer_name": "chat_template", "batch_size": 2}
+        config = RunConfig(
+            train={**settings, "max_training_steps": steps, **more},
+            trainer="sft",
+            trainer_options={"data": "chat.jsonl"},
+            watchdog={"enabled": False},
+        )
+        inputs = TrainInputs(config, self.directory, {"datasets.lock.json": "sha256:1"}, {"datasets.lock.json": "sha256:1"})
+        return TrainRequest(run, self.directory / "runs" / run, inputs, self.directory / f"{run}.json", parent)
+
+    def train(self, request: TrainRequest) -> int:
+        return train(request, Console(io.StringIO()), lambda: FakeFactory({None: self.service}))
+
+    def receipt(self, run: str) -> dict[str, Any]:
+        return read_receipt(self.directory / f"{run}.json", "train")
+
+
+@pytest.fixture
+def launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launches:
+    monkeypatch.setenv("TINKER_API_KEY", "tml-test")
+    return Launches(tmp_path)
+
+
+def test_a_finished_run_only_gets_its_receipt_again(launches: Launches) -> None:
+    request = launches.request("warm")
+    assert launches.train(request) == exits.DONE
+    receipt = launches.receipt("warm")
+    assert receipt["steps"] == 3 and receipt["checkpoint"]["step"] == 3 and len(receipt["curve"]) == 3
+    first = (launches.directory / "warm.json").read_bytes()
+    (launches.directory / "warm.json").unlink()
+    sessions = launches.service.sessions
+    assert launches.train(request) == exits.DONE
+    assert launches.service.sessions == sessions
+    assert (launches.directory / "warm.json").read_bytes() == first
+
+
+def test_a_longer_plan_extends_and_a_shorter_one_gives_the_receipt_back(launches: Launches) -> None:
+    assert launches.train(launches.request("warm", 3)) == exits.DONE
+    first = (launches.directory / "warm.json").read_bytes()
+    assert launches.train(launches.request("warm", 5)) == exits.DONE
+    assert launches.receipt("warm")["steps"] == 5
+    assert len(launches.service.named("optim_step")) == 5
+    assert launches.train(launches.request("warm", 3)) == exits.DONE
+    assert json.loads(first)["checkpoint"]["weights"] == launches.receipt("warm")["checkpoint"]["weights"]
+    assert launches.receipt("warm")["steps"] == 3
+
+
+def test_another_identity_touches_nothing_and_going_back_is_at_once(launches: Launches) -> None:
+    request = launches.request("warm")
+    launches.train(request)
+
+    def state() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in request.run_dir.rglob("*")}
+
+    before = state()
+    with pytest.raises(IdentityError, match=r"train\.lora_rank: the run 'warm' was trained with 32, this configuration says 4"):
+        launches.train(launches.request("warm", lora_rank=4))
+    moved = replace(request.inputs, identity={"datasets.lock.json": "sha256:2"})
+    with pytest.raises(IdentityError, match=r"inputs\.datasets\.lock\.json"):
+        launches.train(replace(request, inputs=moved))
+    assert state() == before
+    assert launches.train(request) == exits.DONE
+
+
+def test_a_run_starts_from_another_ones_weights_with_a_fresh_optimizer(launches: Launches) -> None:
+    launches.train(launches.request("warm"))
+    parent = launches.directory / "warm.json"
+    assert launches.train(launches.request("main", 2, parent)) == exits.DONE
+    warm, main = launches.receipt("warm"), launches.receipt("main")
+    assert launches.service.named("create_training_client_from_state") == [warm["checkpoint"]["state_path"]]
+    assert main["parent"] == {"run": "warm", "step": 3, "weights": warm["checkpoint"]["weights"]}
+    launches.train(launches.request("warm", 4))
+    with pytest.raises(IdentityError, match=r"from\.step"):
+        launches.train(launches.request("main", 2, parent))
+
+
+def test_a_live_trainer_is_refused_with_75(launches: Launches) -> None:
+    request = launches.request("warm")
+    with Lease(request.run_dir):
+        path = request.run_dir / "process.json"
+        holder = json.loads(path.read_text())
+        path.write_text(json.dumps({**holder, "pid": 1, "start_ticks": _start_of(1)}))
+        with pytest.raises(HeldError) as refusal:
+            launches.train(request)
+    assert refusal.value.exit_code == exits.TRY_AGAIN
+    path.unlink()
+
+
+def _start_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+@pytest.mark.parametrize("key", [None, "sk-wrong"])
+def test_a_key_that_cannot_be_one_is_refused_before_anything_is_written(
+    key: str | None, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TINKER_API_KEY")
+    if key is not None:
+        monkeypatch.setenv("TINKER_API_KEY", key)
+    with pytest.raises(ConfigError, match="TINKER_API_KEY"):
+        launches.train(launches.request("warm"))
+    assert not (launches.directory / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [("{", "not a JSON line"), ('{"messages": []}', "at least one message"), ('{"messages": [{"content": "x"}]}', "a role")],
+)
+def test_a_fault_of_the_data_names_its_line(text: str, rule: str, launches: Launches) -> None:
+    with (launches.directory / "chat.jsonl").open("a") as file:
+        file.write(f"\n{text}\n")
+    with pytest.raises(ConfigError, match=rule) as refusal:
+        launches.train(launches.request("warm"))
+    assert refusal.value.problems[0].file.endswith("chat.jsonl:6")
