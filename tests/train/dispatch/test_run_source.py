@@ -56,7 +56,7 @@ def test_every_position_gets_exactly_one_fate_over_any_number_of_starts(
 ) -> None:
     """Random settle, take, commit, stop and kill sequences.
 
-    A kill goes back to the capture of the last commit. A stop in the middle of a step captures then, with what the step took as kept.
+    A kill goes back to the capture of the last commit. A stop in the middle of a step captures then, what the step took as kept.
     `after` ends a start between two steps.
     """
     steps = 4
