@@ -34,6 +34,8 @@ class Trainer(Protocol):
 
     def planned_steps(self) -> int: ...
 
+    def steps_per_epoch(self) -> float: ...
+
     def check(self, run: TrainerRun) -> None: ...
 
     async def prepare(self, run: TrainerRun) -> None: ...
@@ -59,6 +61,10 @@ class TrainerBase:
 
     def planned_steps(self) -> int:
         """Steps of the whole run, from its first start on."""
+        raise NotImplementedError
+
+    def steps_per_epoch(self) -> float:
+        """Steps of one pass over the data, for cadences in epochs."""
         raise NotImplementedError
 
     def check(self, run: TrainerRun) -> None:
