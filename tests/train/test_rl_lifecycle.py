@@ -145,6 +145,18 @@ def test_a_stop_in_the_middle_of_a_step_keeps_its_groups(tmp_path: Path) -> None
     assert digests(runs) == digests(whole) and ends(runs) == ends(whole)
 
 
+def test_groups_of_a_first_step_that_is_stopped_are_kept(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path, num_microbatches=4)
+    run = runs.start(2, CADENCE)
+    runs.service.after = lambda operation: run.stop.ask("budget") if operation == "forward_backward" else None
+    asyncio.run(run.run())
+    saved = rows(runs.run_dir / "checkpoints.jsonl")
+    assert [row["name"] for row in saved] == ["recovery-000000", "000000_interrupted"]
+    assert json.loads((runs.run_dir / saved[-1]["dispatch"]["file"]).read_text())["kept"]["groups"]
+    runs.service.after = lambda operation: None
+    assert runs.train(2, CADENCE).ended
+
+
 def test_a_service_that_dies_while_groups_are_awaited_ends_the_run(tmp_path: Path) -> None:
     runs = RlRuns(tmp_path)
 

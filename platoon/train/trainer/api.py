@@ -46,6 +46,8 @@ class Trainer(Protocol):
 
     async def run_steps(self, run: TrainerRun) -> None: ...
 
+    def has_unsaved_work(self) -> bool: ...
+
     async def close(self, run: TrainerRun) -> None: ...
 
 
@@ -82,6 +84,10 @@ class TrainerBase:
     async def run_steps(self, run: TrainerRun) -> None:
         """Steps until `run.steps_left` is 0 or a stop is asked, each ended by `run.end_step`."""
         raise NotImplementedError
+
+    def has_unsaved_work(self) -> bool:
+        """Whether a start that ends no step is worth a save: work of a step under way that a checkpoint can keep."""
+        return False
 
     async def close(self, run: TrainerRun) -> None:
         """On every path. Idempotent."""

@@ -101,6 +101,10 @@ class RlTrainer(TrainerBase):
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
 
+    def has_unsaved_work(self) -> bool:
+        """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""
+        return self._rollouts is not None and bool(self._rollouts.source.capture()["kept"]["groups"])
+
     async def close(self, run: TrainerRun) -> None:
         if self._rollouts is not None:
             rollouts, self._rollouts = self._rollouts, None
