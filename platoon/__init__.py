@@ -10,7 +10,23 @@ from typing import Any
 
 __version__ = "0.5.0"
 
+_SUBMODULES = frozenset({"harness"})
+
 _PUBLIC: dict[str, str] = {
+    "AgentAPI": "platoon.harness.api",
+    "AgentContext": "platoon.harness.api",
+    "AgentFn": "platoon.harness.registry",
+    "AgentResult": "platoon.harness.api",
+    "AgentStatus": "platoon.harness.api",
+    "Budget": "platoon.harness.api",
+    "CallKind": "platoon.core.call_kinds",
+    "ChatReply": "platoon.harness.api",
+    "EpisodeContext": "platoon.episodes.program",
+    "EpisodeProgram": "platoon.episodes.program",
+    "FunctionHarness": "platoon.harness.registry",
+    "ModelEndpoint": "platoon.harness.api",
+    "SubagentResult": "platoon.harness.api",
+    "get_harness": "platoon.harness.registry",
     "EnvSession": "platoon.core.protocols",
     "EnvironmentService": "platoon.core.protocols",
     "ForkMode": "platoon.core.protocols",
@@ -30,6 +46,8 @@ __all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604  because the names 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f"platoon.{name}")
     raise AttributeError(f"module 'platoon' has no attribute {name!r}")
 
 

@@ -14,6 +14,7 @@ from platoon.errors import PlatoonError
 COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write the report page from receipts"),
     "eval": ("eval", "evaluate weights on a split of tasks"),
+    "rollout": ("rollout", "play one task and show what happened"),
     "train": ("train", "train a run, or go on with it"),
     "sandbox": ("sandbox", "end what dead runs left in sandboxes"),
     "show": ("show", "show the headline figures of a results folder"),
@@ -69,4 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     except PlatoonError as error:
         click.echo(f"platoon: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        click.echo(f"platoon: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        sys.exit(exits.FAILED)
     sys.exit(exits.DONE)

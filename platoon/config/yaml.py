@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from platoon.config.files import read_text
 from platoon.errors import ConfigError, Problem
 
 SIZE_LIMIT_BYTES = 1024 * 1024
@@ -35,18 +36,7 @@ _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 def read_yaml(path: Path, *, shown_as: str = "") -> Any:
     """The value of a YAML file, None when it is empty. Raises ConfigError for what the module says it refuses."""
     shown = shown_as or str(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(SIZE_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=shown)) from None
-    if len(data) > SIZE_LIMIT_BYTES:
-        raise ConfigError(Problem(f"a configuration file has at most {SIZE_LIMIT_BYTES} bytes", file=shown))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=shown)) from None
-    return parse_yaml(text, shown)
+    return parse_yaml(read_text(path, limit_bytes=SIZE_LIMIT_BYTES, shown_as=shown), shown)
 
 
 def parse_yaml(text: str, shown_as: str) -> Any:

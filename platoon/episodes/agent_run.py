@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from platoon.core.outcome import Outcome
 from platoon.core.protocols import EnvSession
 from platoon.core.task import Task
 from platoon.episodes.route import RolloutSettings, Route
-from platoon.episodes.taxonomy import RunEnd
+from platoon.episodes.taxonomy import Counters, RunEnd, judge_run
 from platoon.gateway.agents import AgentRecord
 from platoon.gateway.server import GatewayServer
 from platoon.gateway.service import ModelGateway
@@ -18,6 +20,7 @@ from platoon.harness.inline import InlineContext, run_function
 from platoon.harness.registry import FunctionHarness
 from platoon.harness.runner import HarnessRun, check_placement, gateway_url, run_in_sandbox
 from platoon.harness.spec import HarnessSpec
+from platoon.harness.subagents import AgentTree, ChildRun
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class AgentRun:
     settings: RolloutSettings
     server: GatewayServer | None
     output_dir: Path | None
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     async def play(self) -> RunEnd:
         """How the run ended; only a cancellation is raised."""
@@ -51,9 +55,9 @@ class AgentRun:
             "executes_model_code": harness.executes_model_code,
             "program": self.route.program,
         }
-        ctx = InlineContext(
-            self.gateway, self.root, self.session, self.task, options=self.route.harness_options, endpoint=self._endpoint()
-        )
+        tree = AgentTree(self.gateway, self.root.identity.policy, self.roles, self._settle_child)
+        run = ChildRun(self.root, self.session, self.task, harness, self.route.harness_options)
+        ctx = InlineContext(tree, run, self._endpoint())
         return await run_function(harness, ctx, self._time_limit(None))
 
     async def _play_spec(self, spec: HarnessSpec) -> AgentResult:
@@ -92,6 +96,12 @@ class AgentRun:
             "logs_path": result.logs_path,
         }
         return result.agent_result(spec)
+
+    def _settle_child(self, child: AgentRecord, result: AgentResult) -> None:
+        """A child whose own run failed does not share the episode's outcome."""
+        counters = Counters.of(child.log)
+        decision = judge_run(RunEnd("result", result), counters, self.route.exit_rules, self.route.on_context_overflow)
+        child.outcome = decision if isinstance(decision, Outcome) else None
 
     def _time_limit(self, spec_s: float | None) -> float | None:
         limits = (spec_s, self.settings.timeout_s, getattr(self.session, "agent_timeout_s", None))

@@ -42,6 +42,8 @@ from platoon.host.tasks import see_through
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["RolloutResult", "run_rollout"]
+
 log = logging.getLogger(__name__)
 
 
@@ -86,6 +88,7 @@ class _Episode:
         self, task_id: str, route: Route, service: EnvironmentService, gateway: ModelGateway, settings: RolloutSettings
     ) -> None:
         self.route, self.service, self.gateway, self.settings = route, service, gateway, settings
+        self.exit_rules = route.exit_rules
         self.rollout_id = new_rollout_id(task_id)
         self.task = Task(task_id)
         self.policy = "main"
@@ -111,7 +114,7 @@ class _Episode:
         except Exception as error:
             if context is not None or not isinstance(error, OSError):
                 log.exception("rollout %s failed", self.rollout_id)
-            decision = judge_run(RunEnd.of_error(error), Counters(), self.route.on_harness_exit, self.route.on_context_overflow)
+            decision = judge_run(RunEnd.of_error(error), Counters(), self.exit_rules, self.route.on_context_overflow)
             assert isinstance(decision, Outcome)
             outcome = decision
         agents = self._closed_agents()
@@ -162,6 +165,7 @@ class _Episode:
             settings=self.settings,
             server=self.server,
             output_dir=self.output_dir,
+            roles=self.roles,
         )
         context = EpisodeContext(self.task, self.session, self.route, self.settings, self.root, lambda: self._play(run))
         return context, harness
@@ -193,9 +197,7 @@ class _Episode:
             self.root.final_message = end.result.final_message
         else:
             self.root.result_status, self.root.result_error = "error", end.detail
-        seen = self.root.log
-        counters = Counters(seen.context_overflows, seen.gateway_errors, seen.budget_stops, seen.last_error)
-        decision = judge_run(end, counters, self.route.on_harness_exit, self.route.on_context_overflow)
+        decision = judge_run(end, Counters.of(self.root.log), self.exit_rules, self.route.on_context_overflow)
         if isinstance(decision, Outcome):
             return decision
         with self._timed("grade"):

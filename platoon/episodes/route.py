@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from platoon.errors import ConfigError, Problem
 from platoon.gateway.agents import SamplingPrecedence
 from platoon.sampling.model_spec import SamplingSettings
 
 TimeoutRule = Literal["grade", "exclude"]
 CrashRule = Literal["grade", "grade_if_gateway_clean", "exclude"]
+RULES: Mapping[str, object] = {"timeout": TimeoutRule, "crash": CrashRule}
 OverflowRule = Literal["grade", "exclude"]
 Placement = Literal["auto", "task_sandbox", "local"]
 
@@ -22,10 +24,24 @@ class HarnessExit:
     timeout: TimeoutRule = "exclude"
     crash: CrashRule = "exclude"
 
+    @classmethod
+    def parse(cls, value: HarnessExit | Mapping[str, str] | str) -> HarnessExit:
+        if isinstance(value, HarnessExit):
+            return value
+        given = {"timeout": value, "crash": value} if isinstance(value, str) else dict(value)
+        for key, rule in given.items():
+            allowed = get_args(RULES.get(key, Literal[()]))
+            if rule not in allowed:
+                raise ConfigError(Problem(f"{rule!r} is none of {', '.join(allowed)}", key=f"on_harness_exit.{key}"))
+        return cls(**given)  # type: ignore[arg-type]  # because each value was just checked
+
 
 @dataclass(frozen=True)
 class Route:
-    """entry: the environment entry's label. service_name: the service its tasks come from. harness: a harness reference."""
+    """entry: the environment entry's label. service_name: the service its tasks come from. harness: a harness reference.
+
+    on_harness_exit: as a configuration spells it, `{timeout, crash}` or one word for both.
+    """
 
     entry: str = "default"
     service_name: str = ""
@@ -34,7 +50,12 @@ class Route:
     placement: Placement = "auto"
     program: str = "single"
     on_context_overflow: OverflowRule = "grade"
-    on_harness_exit: HarnessExit = field(default_factory=HarnessExit)
+    on_harness_exit: HarnessExit | Mapping[str, str] | str = field(default_factory=HarnessExit)
+
+    @property
+    def exit_rules(self) -> HarnessExit:
+        """Raises ConfigError for a rule that is none."""
+        return HarnessExit.parse(self.on_harness_exit)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "harness_options": dict(self.harness_options)}

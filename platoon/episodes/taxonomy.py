@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from platoon.core.outcome import Outcome
 from platoon.episodes.route import HarnessExit, OverflowRule
+from platoon.gateway.agents import AgentLog
 from platoon.harness.api import AgentResult
 from platoon.harness.errors import HarnessConfigError, HarnessSetupError
 
@@ -42,6 +43,10 @@ class Counters:
     gateway_errors: int = 0
     budget_stops: int = 0
     last_error: str | None = None
+
+    @classmethod
+    def of(cls, log: AgentLog) -> Counters:
+        return cls(log.context_overflows, log.gateway_errors, log.budget_stops, log.last_error)
 
 
 @dataclass(frozen=True)

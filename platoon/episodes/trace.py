@@ -72,7 +72,7 @@ def _step(call: CallRecord, annotations: Mapping[str, Any]) -> TrajectoryStep:
     action: dict[str, Any] = {"completion_id": call.call_id, "model": call.model, "usage": dict(call.usage)}
     if call.kind != "policy":
         action["kind"] = call.kind
-    notes = {key: item for key, item in annotations.items() if key != "action_misc"}
+    notes = {key: dict(item) if key == "reward_misc" else item for key, item in annotations.items() if key != "action_misc"}
     observed = [dict(message) for message in call.observed]
     return TrajectoryStep({**notes, "action_misc": action, "observed": observed, "message": dict(call.message)})
 

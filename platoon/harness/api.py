@@ -93,9 +93,24 @@ class Budget(Protocol):
 
 
 class AgentAPI(Protocol):
-    async def spawn(self, goal: str, **settings: Any) -> SubagentResult: ...
+    async def spawn(
+        self,
+        goal: str,
+        *,
+        harness: str | None = None,
+        max_steps: int | None = None,
+        fork: Any = None,
+        access: Any = None,
+        role: str = "subagent",
+        options: Mapping[str, Any] | None = None,
+        task_misc: Mapping[str, Any] | None = None,
+    ) -> SubagentResult:
+        """Starts a child and waits for its end; a child that cannot start is a result whose message says why."""
+        ...
 
-    def keep_children(self) -> None: ...
+    def keep_children(self) -> None:
+        """A cancelled spawn no longer cancels its child."""
+        ...
 
 
 class AgentContext(Protocol):

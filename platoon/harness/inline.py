@@ -5,73 +5,41 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from platoon.core.call_kinds import CALL_KINDS
 from platoon.core.gate import on_behalf_of
-from platoon.core.protocols import EnvSession
-from platoon.core.task import Task
 from platoon.core.tools import ToolResult, ToolSpec
-from platoon.gateway.agents import AgentRecord
 from platoon.gateway.dialects.openai_chat import parse_request
 from platoon.gateway.errors import InvalidRequestError
-from platoon.gateway.service import ModelGateway
 from platoon.gateway.tools import AgentTools
-from platoon.harness.api import AgentAPI, AgentResult, Budget, ChatReply, ModelEndpoint, SubagentLaunchFailure, SubagentResult
+from platoon.harness.api import AgentAPI, AgentResult, Budget, ChatReply, ModelEndpoint
 from platoon.harness.errors import HarnessConfigError, HarnessSetupError
 from platoon.harness.registry import FunctionHarness
-
-
-class StepBudget:
-    """Steps of one agent; without `max_steps` there is no bound."""
-
-    def __init__(self, agent: AgentRecord) -> None:
-        self._agent = agent
-
-    def used(self) -> int:
-        return self._agent.log.steps
-
-    def remaining(self) -> int | None:
-        limit = self._agent.limits.max_steps
-        return None if limit is None else max(0, limit - self.used())
-
-
-class NoSubagents:
-    """The agent tree has its root only for now: a spawn is refused as a failed launch, never raised."""
-
-    async def spawn(self, goal: str, **settings: Any) -> SubagentResult:
-        return SubagentResult("", "", goal, SubagentLaunchFailure("subagents are not available in this version"))
-
-    def keep_children(self) -> None:
-        """No children to keep."""
+from platoon.harness.subagents import AgentTree, ChildRun, StepBudget, Subagents
 
 
 class InlineContext:
     """`api.AgentContext` over the gateway in this process."""
 
-    def __init__(
-        self,
-        gateway: ModelGateway,
-        agent: AgentRecord,
-        session: EnvSession,
-        task: Task,
-        *,
-        options: Mapping[str, Any],
-        endpoint: ModelEndpoint | None = None,
-    ) -> None:
-        self._gateway, self._agent = gateway, agent
-        self._tools: AgentTools = agent.tools or AgentTools(session)
+    def __init__(self, tree: AgentTree, run: ChildRun, endpoint: ModelEndpoint | None = None) -> None:
+        agent = run.agent
+        self._gateway, self.agent = tree.gateway, agent
+        self._tools: AgentTools = agent.tools or AgentTools(run.session)
         identity, limits = agent.identity, agent.limits
         self.agent_id, self.trajectory_id = identity.agent_id, identity.trajectory_id
         self.parent_agent_id, self.depth, self.role = identity.parent_id, identity.depth, identity.role
-        self.task, self.session, self.instruction = task, session, session.instruction
+        self.task, self.session, self.instruction = run.task, run.session, run.task.goal or run.session.instruction
         self.max_steps = limits.max_steps
         self.access: str = limits.tool_access
-        self.options: Mapping[str, Any] = MappingProxyType(dict(options))
+        self.options: Mapping[str, Any] = MappingProxyType(dict(run.options))
         self.endpoint = endpoint
-        self.budget: Budget = StepBudget(agent)
-        self.agents: AgentAPI = NoSubagents()
+        budget = StepBudget(agent, tree)
+        self.budget: Budget = budget
+        self.children = Subagents(tree, run, budget, lambda child: run_function(child.harness, InlineContext(tree, child), None))
+        self.agents: AgentAPI = self.children
 
     async def chat(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Any = None, kind: str = "policy", **sampling: Any
@@ -79,45 +47,57 @@ class InlineContext:
         if kind not in CALL_KINDS:
             raise InvalidRequestError(f"call kind {kind!r} is none of {', '.join(CALL_KINDS)}")
         body = {**sampling, "messages": list(messages), "tools": tools}
-        reply = await self._gateway.call(self._agent, parse_request(body, kind))
+        reply = await self._gateway.call(self.agent, parse_request(body, kind))
         return ChatReply(reply.call_id, reply.message(), reply.finish_reason)
 
     async def list_tools(self) -> list[ToolSpec]:
-        return await self._tools.visible(self._agent)
+        return await self._tools.visible(self.agent)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        return await self._tools.call(self._agent, name, arguments)
+        return await self._tools.call(self.agent, name, arguments)
 
     def annotate(self, **misc: Any) -> None:
-        self._agent.log.misc.update(misc)
+        self.agent.log.misc.update(misc)
 
     def annotate_step(self, **misc: Any) -> None:
-        call_id = self._agent.last_call_id()
+        call_id = self.agent.last_call_id()
         if call_id is None:
             raise RuntimeError("annotate_step needs a recorded call")
-        self._agent.log.step_misc.setdefault(call_id, {}).update(misc)
+        self.agent.log.step_misc.setdefault(call_id, {}).update(misc)
 
 
 async def run_function(harness: FunctionHarness, ctx: InlineContext, timeout_s: float | None) -> AgentResult:
-    """One run to its end. Raises HarnessSetupError and HarnessConfigError as the harness does; a cancellation is re-raised.
+    """One run to its end, its children's included. Raises HarnessSetupError and HarnessConfigError as the harness does.
 
-    Everything else is a result: a deadline is `timeout`, an exception or a wrong return value is `error`.
+    A cancellation is raised again once children have unwound. Everything else is a result: a deadline is `timeout`, an exception
+    or a wrong return value is `error`. Children that outlive the deadline are cancelled; the harness's own result stands.
     """
-    agent = ctx._agent
     started = time.perf_counter()
+    loop = asyncio.get_running_loop()
+    ends_at = None if timeout_s is None else loop.time() + timeout_s
     try:
-        with on_behalf_of(agent.agent_id):
-            async with asyncio.timeout(timeout_s) as deadline:
+        result = await _harness_result(harness, ctx, ends_at)
+        if result.status != "timeout":
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(ends_at):
+                    await ctx.children.wait_children()
+        return result
+    finally:
+        await ctx.children.cancel_children()
+        ctx.agent.log.misc["execution_span"] = [started, time.perf_counter()]
+
+
+async def _harness_result(harness: FunctionHarness, ctx: InlineContext, ends_at: float | None) -> AgentResult:
+    try:
+        with on_behalf_of(ctx.agent_id):
+            async with asyncio.timeout_at(ends_at) as deadline:
                 result: Any = await harness.function(ctx)
     except (HarnessSetupError, HarnessConfigError):
         raise
     except TimeoutError as error:
-        status_is_deadline = deadline.expired()
-        return AgentResult("timeout", error=None if status_is_deadline else f"TimeoutError: {error}")
+        return AgentResult("timeout", error=None if deadline.expired() else f"TimeoutError: {error}")
     except Exception as error:
         return AgentResult("error", error=f"{type(error).__name__}: {error}")
-    finally:
-        agent.log.misc["execution_span"] = [started, time.perf_counter()]
     if not isinstance(result, AgentResult):
         return AgentResult("error", error=f"the harness returned {type(result).__name__}, not an AgentResult")
     return result

@@ -6,16 +6,17 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable
+import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+REMOVAL_TIMEOUT_S = 600.0
 
 
 def remove_tree(path: Path) -> None:
     """Removes a file, link or directory with all below it; nothing there is fine.
 
-    Links are removed, never followed. Directories that their maker closed are opened first. Raises OSError for what stays.
+    Links are removed, never followed. Raises OSError for what stays, `subprocess.TimeoutExpired` when it takes ten minutes.
     """
     try:
         status = path.lstat()
@@ -26,27 +27,17 @@ def remove_tree(path: Path) -> None:
         return
     try:
         shutil.rmtree(path)
-    except FileNotFoundError:
-        remove_tree(path)
-    except OSError:
-        _open_directories(path)
-        shutil.rmtree(path, onerror=_tolerate_gone)
+    except (OSError, RecursionError):
+        # Directories their maker closed, trees deeper than this interpreter's stack or a path name, files that came meanwhile.
+        _remove_with_tools(path)
 
 
-def _tolerate_gone(function: Callable[..., Any], path: str, info: Any) -> None:
-    if not isinstance(info[1], FileNotFoundError):
-        raise info[1]
-
-
-def _open_directories(top: Path) -> None:
-    with suppress(OSError):
-        top.chmod(0o700)
-    for directory, names, _ in os.walk(top):
-        for name in names:
-            inner = Path(directory, name)
-            with suppress(OSError):
-                if not inner.is_symlink():
-                    inner.chmod(0o700)
+def _remove_with_tools(path: Path) -> None:
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        result = subprocess.run([*command, "--", str(path)], capture_output=True, check=False, timeout=REMOVAL_TIMEOUT_S)
+    if os.path.lexists(path):
+        reason = result.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise OSError(errno.ENOTEMPTY, f"not removed: {reason}", str(path))
 
 
 def copy_file(src: Path, dst: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from platoon.config.load import load
+from platoon.envs.harbor.source import open_source
 from platoon.errors import ConfigError, Problem
 from platoon.host.console import Console
 from platoon.pipeline.kinds import Kind, kind_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
 from platoon.pipeline.recipe import Recipe, read_recipe
-from platoon.pipeline.resolve import resolve
+from platoon.pipeline.resolve import ResolvedConfig, resolve
 from platoon.site import Site
 
 
@@ -45,11 +47,27 @@ def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     return recipe
 
 
+def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
+    """Datasets that list no task, or cannot be listed; no task is read for it."""
+    for number, _, entry in resolved.harbor_entries():
+        reference = entry["service_kwargs"].get("dataset")
+        if reference is not None:
+            try:
+                open_source(reference, path.parent).list_tasks()
+            except ConfigError as error:
+                for problem in error.problems:
+                    where = f"{problem.file}/{problem.key}" if problem.key else problem.file
+                    key = f"environments.{number}.service_kwargs.dataset"
+                    yield Problem(f"{where}: {problem.rule}", key=key, file=str(path), advice=problem.advice)
+
+
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:
     """The kind of a configuration that is whole. Raises ConfigError."""
     if isinstance(kind := kind_of(load(path).values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
     resolved = resolve(path, site)
+    if found := list(_empty_datasets(resolved, path)):
+        raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)
     return resolved.kind

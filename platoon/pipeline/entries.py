@@ -31,7 +31,7 @@ async def _entry(inputs: RunInputs, number: int, entry: EnvironmentConfig, split
         tasks = tuple(await service.list_tasks(split))
     else:
         service = _harbor(inputs, locked, entry.service, base)
-        tasks = tuple(await service.list_tasks(split))
+        tasks = locked.task_ids(split) if locked.splits is not None else tuple(await service.list_tasks(split))
     excluded = set(entry.exclude_tasks)
     tasks = tuple(task for task in tasks if task not in excluded)
     if not tasks:
@@ -47,9 +47,10 @@ def _harbor(inputs: RunInputs, locked: EntryInputs, service: str, base: Path) ->
         return get_service(service, options=locked.options, base_dir=base, image_map_file=images)
     return get_service(
         service,
-        options=locked.options,
+        # A manifest of splits was read when the dataset was locked; the service need not find it again.
+        options=locked.options.model_copy(update={"splits": None}),
         lock_file=locked.cache.lock_by_digest(locked.lock.digest),
-        cache_dir=locked.cache.root,
+        cache_dir=locked.cache.root.parent,
         base_dir=base,
         image_map_file=images,
     )

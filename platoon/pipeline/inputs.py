@@ -19,7 +19,7 @@ from platoon.host.console import Console
 from platoon.images.image_map import image_map
 from platoon.pipeline.kinds import Kind
 from platoon.pipeline.layout import CONFIG, DATASETS, IMAGE_MAP, INPUT_FILES, PLAN
-from platoon.pipeline.lock import chat_path, lock_datasets, read_datasets
+from platoon.pipeline.lock import chat_path, lock_datasets, read_datasets, restore
 from platoon.pipeline.plan import locked, make_plan
 from platoon.pipeline.resolve import ResolvedConfig, read_resolved, resolve, write_resolved
 from platoon.site import Site
@@ -69,19 +69,22 @@ def build_inputs(config: Path, directory: Path, site: Site, console: Console, ov
     publish_json(directory / DATASETS, datasets)
     publish_json(directory / PLAN, plan)
     publish_json(directory / IMAGE_MAP, mapped)
-    return read_inputs(directory, site, config.parent)
+    return read_inputs(directory, site, config.parent, console)
 
 
-def read_inputs(directory: Path, site: Site, base: Path | None = None) -> RunInputs:
-    """Reads a folder of inputs. base: what the configuration's own relative paths are relative to, for entries without a lock.
+def read_inputs(directory: Path, site: Site, base: Path | None = None, console: Console | None = None) -> RunInputs:
+    """Reads a folder of inputs. base: what the configuration's own relative paths are relative to.
 
-    Raises NotPreparedError when a file, a lock or a file of conversations is missing.
+    Data that the cache lost is fetched again when `base` says from where. Raises NotPreparedError when a file, a lock or a file of
+    conversations is missing, or the data changed since.
     """
     for name in INPUT_FILES:
         if not (directory / name).is_file():
             raise NotPreparedError(Problem("is missing", file=str(directory / name), advice="run platoon prepare"))
     resolved = read_resolved(directory / CONFIG)
     datasets = read_datasets(directory / DATASETS)
+    if base is not None:
+        restore(resolved, datasets, base, site, console or Console())
     return RunInputs(
         directory=directory,
         kind=resolved.kind,

@@ -16,10 +16,11 @@ from platoon.artifacts.store import Store
 from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.fetch import Fetched, fetch
+from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.splits import Splits, split_lock
-from platoon.errors import ConfigError, Problem
+from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import written_paths
@@ -58,6 +59,40 @@ def read_datasets(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("rule") != RULE:
         raise ConfigError(Problem(f"is no lock of datasets of rule {RULE}", file=str(path), advice="run platoon lock again"))
     return value
+
+
+def restore(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path, site: Site, console: Console) -> bool:
+    """Fetches again what the cache no longer holds, such as after it was emptied or with another site; True when it had to.
+
+    Raises NotPreparedError when the data is no longer what was locked.
+    """
+    if not _missing(datasets, site):
+        return False
+    console.say("the cache lacks data of these inputs: fetching it again")
+    found = lock_datasets(resolved, base, site, console)
+    if found == datasets:
+        return True
+    changed = [
+        entry.get("environment") or entry["path"]
+        for key in ("harbor", "chat")
+        for entry in found[key]
+        if entry not in datasets[key]
+    ]
+    rule = f"{', '.join(changed)}: the data is no longer what was locked, and the cache does not hold what was"
+    raise NotPreparedError(Problem(rule, advice="run platoon prepare"))
+
+
+def _missing(datasets: Mapping[str, Any], site: Site) -> bool:
+    cache = HarborCache(site.harbor_cache)
+    if not all(chat_path(site, entry["digest"]).is_file() for entry in datasets["chat"]):
+        return True
+    for entry in datasets["harbor"]:
+        if "lock_digest" not in entry:
+            continue
+        path = cache.lock_by_digest(entry["lock_digest"])
+        if not path.is_file() or not all(cache.task(row.digest).is_dir() for row in HarborLock.read(path).tasks):
+            return True
+    return False
 
 
 def entry_summary(fetched: Fetched, splits: Splits, label: str) -> dict[str, Any]:

@@ -102,6 +102,11 @@ class LiveSandboxes:
         """Later starts raise; stops still work."""
         self._shut = True
 
+    def forget(self) -> None:
+        """For a forked child: what its parent started is the parent's to stop and to record."""
+        self._entries.clear()
+        self._mirror, self._mirrored = None, b""
+
     async def stop_live(self, timeout_s: float) -> int:
         """Stops everything attached, at once; returns how many stops ended well in time. Never raises for a sandbox."""
         sandboxes = {token: entry.sandbox for token, entry in self._entries.items() if entry.sandbox is not None}
@@ -137,6 +142,8 @@ class LiveSandboxes:
 
 LIVE = LiveSandboxes()
 """The current process's register: what follows are its faces."""
+
+os.register_at_fork(after_in_child=LIVE.forget)
 
 
 def set_labels(labels: Mapping[str, str]) -> None:

@@ -1,26 +1,48 @@
 """Ends what dead owners left: the sandboxes of one run directory, found by their label.
 
-Called as a run starts and as it ends, and by `platoon sandbox reap`.
+Called as a run starts and as it ends, and by `platoon sandbox reap`. A run keeps in its directory a list of what it has running
+(`labels.mirror_to`); with it the providers are known, and without it the process provider's own root is looked through.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from platoon.sandbox.base import SandboxProvider, SupportsReap
-from platoon.sandbox.labels import run_labels
+from platoon.sandbox.labels import reap_records, run_labels
 from platoon.sandbox.registry import get_provider
+
+RECORDS_FILE = "sandboxes.json"
+MAX_RECORDS_BYTES = 16 << 20
+REAP_TIMEOUT_S = 120.0
 
 
 async def reap_run(run_dir: Path, provider: str | SandboxProvider = "process", options: Mapping[str, Any] | None = None) -> int:
     """Ends the sandboxes that bear the run's label and whose owner is gone or this process; returns how many.
 
-    Returns once their processes are gone, or after 10 s with a warning. Raises ConfigError for a provider that is none, and
-    PlatoonError for a sandbox root that is not this user's alone.
+    Looks where the run's own records say, and at `provider`. Returns once their processes are gone, or after 10 s with a warning.
+    Raises ConfigError for a provider that is none, and PlatoonError for a sandbox root that is not this user's alone.
     """
     built = get_provider(provider, **(options or {})) if isinstance(provider, str) else provider
-    if not isinstance(built, SupportsReap):
-        return 0
-    return await built.reap(run_labels(run_dir))
+    wanted = run_labels(run_dir)
+    # The records' own labels are not believed: a copied run directory names another run's sandboxes.
+    records = [{**record, "labels": wanted} for record in read_records(run_dir / RECORDS_FILE)]
+    count = await reap_records(records, REAP_TIMEOUT_S)
+    return count + (await built.reap(wanted) if isinstance(built, SupportsReap) else 0)
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The distinct providers of a mirror file as records without labels; [] for a file that is missing or no mirror."""
+    value: Any = None
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        value = json.loads(file.read(MAX_RECORDS_BYTES))
+    distinct: dict[str, dict[str, Any]] = {}
+    for record in value if isinstance(value, list) else []:
+        if isinstance(record, dict) and isinstance(record.get("provider"), str) and isinstance(record.get("options"), dict):
+            kept = {"provider": record["provider"], "options": record["options"]}
+            distinct[json.dumps(kept, sort_keys=True)] = kept
+    return list(distinct.values())

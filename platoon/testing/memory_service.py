@@ -36,7 +36,9 @@ class MemorySession:
         return self.service.grade(self)
 
     async def fork(self, mode: ForkMode = "shared", *, task: Task | None = None) -> MemorySession:
-        return self
+        forked = MemorySession(task or self.task, self.instruction, self.service, self.sandbox)
+        self.service.sessions.append(forked)
+        return forked
 
     async def close(self) -> None:
         self.closed += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -170,7 +171,7 @@ def test_a_hostile_key_is_shown_on_one_line(tmp_path: Path) -> None:
         ("a: 99999999999999999999", "64 bits"),
         ("just text", "must hold a mapping of keys, holds a str"),
         ("", "holds nothing"),
-        ("x: " + "y" * 1_100_000, "at most"),
+        ("x: " + "y" * 1_100_000, "more than 1048576 bytes"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -193,6 +194,8 @@ def test_cycles_missing_files_and_bytes_that_are_no_text(tmp_path: Path) -> None
     assert "extends: must be one path" in refusal(write(tmp_path / "c.yaml", "extends: {a: 1}\n"))[0]
     (tmp_path / "d.yaml").write_bytes(b"label: \xff\n")
     assert "not UTF-8 (byte 7)" in refusal(tmp_path / "d.yaml")[0]
+    os.mkfifo(tmp_path / "f.yaml")
+    assert "is no regular file" in refusal(tmp_path / "f.yaml")[0]
     (tmp_path / "e").mkdir()
     assert "directory" in refusal(tmp_path / "e")[0]
 

@@ -89,6 +89,9 @@ def test_a_dataset_without_tasks(make_recipe: MakeRecipe, run: Callable[..., tup
     assert code == exits.CONFIG
     assert "../data/tasks: holds no task (a task is a directory with a task.toml)" in text
     assert [path.name for path in Path("results").iterdir()] == ["config.yaml"]
+    code, text = run("config", "validate", root / "recipe.yaml")
+    assert code == exits.CONFIG
+    assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: ../data/tasks: holds no task" in text
 
 
 def test_a_task_without_tests(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -111,7 +112,7 @@ def test_what_is_missing_names_prepare(make_recipe: MakeRecipe, tmp_path: Path, 
     root = make_recipe()
     inputs = build_inputs(root / "configs/rl.yaml", tmp_path / "inputs", site, console)
     with pytest.raises(NotPreparedError, match="run platoon prepare"):
-        read_inputs(inputs.directory, Site(cache=tmp_path / "other"), root / "configs")
+        read_inputs(inputs.directory, Site(cache=tmp_path / "other"))
     (inputs.directory / "plan.json").unlink()
     with pytest.raises(NotPreparedError, match=r"plan\.json: is missing"):
         read_inputs(inputs.directory, site, root / "configs")
@@ -119,6 +120,26 @@ def test_what_is_missing_names_prepare(make_recipe: MakeRecipe, tmp_path: Path, 
     next(iter(sft.chat.values())).unlink()
     with pytest.raises(NotPreparedError, match=r"chat\.jsonl is not in the cache"):
         read_inputs(sft.directory, site)
+
+
+@pytest.mark.parametrize("name", ["rl", "sft"])
+def test_a_cache_that_was_emptied_is_filled_again(
+    make_recipe: MakeRecipe, tmp_path: Path, site: Site, console: Console, name: str
+) -> None:
+    root = make_recipe()
+    config = root / f"configs/{name}.yaml"
+    inputs = build_inputs(config, tmp_path / "inputs", site, console)
+    shutil.rmtree(site.cache)
+    assert read_inputs(inputs.directory, site, config.parent, console) == inputs
+    task = next(iter((site.harbor_cache / "tasks").iterdir())) if name == "rl" else next((site.cache / "chat").rglob("*.jsonl"))
+    shutil.rmtree(task) if task.is_dir() else task.unlink()
+    assert read_inputs(inputs.directory, site, config.parent, console) == inputs
+    assert task.exists()
+    shutil.rmtree(site.cache)
+    (root / "data/tasks/t0/instruction.md").write_text("Another.\n")
+    (root / "data/chat.jsonl").write_text("{}\n")
+    with pytest.raises(NotPreparedError, match="the data is no longer what was locked"):
+        read_inputs(inputs.directory, site, config.parent, console)
 
 
 def test_a_lock_that_was_exchanged_in_the_cache_is_noticed(

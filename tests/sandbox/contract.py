@@ -336,6 +336,13 @@ class ProviderContract:
         self.play(scenario)
         assert Path("/etc/passwd").exists()
 
+    def test_a_tree_deeper_than_a_path_name_is_removed(self):
+        async def scenario(box: Sandbox):
+            result = await box.exec("p=$(printf 'ddd/%.0s' $(seq 800)); mkdir -p $p && cd -P $p && mkdir -p $p && touch $p/end")
+            assert result.exit_code == 0
+
+        self.play(scenario)
+
     def test_a_reap_needs_labels(self):
         with pytest.raises(ValueError):
             asyncio.run(self.provider.reap({}))

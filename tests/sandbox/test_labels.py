@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from platoon.sandbox.base import SandboxesShutDown, SandboxSpec
-from platoon.sandbox.labels import LiveSandboxes, start_guarded
+from platoon.sandbox.labels import LIVE, LiveSandboxes, start_guarded
 
 pytestmark = pytest.mark.unit
 
@@ -144,3 +145,15 @@ def test_a_stop_that_fails_stays_registered():
         assert await live.stop_live(5) == 0 and len(live.records()) == 1
 
     asyncio.run(main())
+
+
+def test_a_forked_child_does_not_own_what_its_parent_started():
+    token = LIVE.register("m:C", {}, {"a": "1"})
+    try:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if LIVE.records() == [] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(LIVE.records()) == 1
+    finally:
+        LIVE.unregister(token)

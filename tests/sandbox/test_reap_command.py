@@ -49,3 +49,22 @@ def test_s537_reap_of_a_run(tmp_path: Path):
 
 def test_options_are_key_and_value(tmp_path: Path):
     assert CliRunner().invoke(platoon, ["sandbox", "reap", str(tmp_path), "--option", "root"]).exit_code == 2
+
+
+def test_the_runs_own_records_say_where_to_look(tmp_path: Path):
+    root, run_dir = tmp_path / "root", tmp_path / "run"
+    run_dir.mkdir()
+    owner = OWNER.replace("set_labels(", "LIVE.mirror_to(Path(sys.argv[2]) / 'sandboxes.json'); set_labels(", 1).replace(
+        "import run_labels", "import LIVE, run_labels"
+    )
+    with subprocess.Popen([sys.executable, "-c", owner, str(root), str(run_dir)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+    assert "1 sandbox " in CliRunner().invoke(platoon, ["sandbox", "reap", str(run_dir)]).output
+    assert not running(pid)
+    (run_dir / "sandboxes.json").write_text('[{"provider": "no.such:Thing", "options": {}}, 3, {"provider": 4}]')
+    assert "0 sandboxes" in CliRunner().invoke(platoon, ["sandbox", "reap", str(run_dir)]).output
+    (run_dir / "sandboxes.json").write_text("{torn")
+    assert "0 sandboxes" in CliRunner().invoke(platoon, ["sandbox", "reap", str(run_dir)]).output

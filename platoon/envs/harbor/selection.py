@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from platoon.config.files import read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
 from platoon.envs.harbor.source import Source, SourceTask
@@ -35,7 +36,7 @@ def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
     problems: list[Problem] = []
     for path in options.task_files:
         try:
-            data = read_bounded(base / Path(path).expanduser(), path)
+            data = read_list_file(base / Path(path).expanduser(), path)
             lists.append(Allowlist(path, hashlib.sha256(data).hexdigest(), frozenset(_ids(data, path))))
         except ConfigError as error:
             problems.extend(error.problems)
@@ -99,16 +100,9 @@ def add_metadata(index: Mapping[str, Any], metadata: Mapping[str, Any], names: I
     return result
 
 
-def read_bounded(path: Path, shown_as: str) -> bytes:
+def read_list_file(path: Path, shown_as: str) -> bytes:
     """The bytes of a list file. Raises ConfigError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(LIST_LIMIT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise ConfigError(Problem(f"cannot be read: {getattr(error, 'strerror', error)}", file=shown_as)) from None
-    if len(data) > LIST_LIMIT_BYTES:
-        raise ConfigError(Problem(f"has more than {LIST_LIMIT_BYTES} bytes", file=shown_as))
-    return data
+    return read_bytes(path, limit_bytes=LIST_LIMIT_BYTES, shown_as=shown_as)
 
 
 def read_mapping(data: bytes, shown_as: str) -> Any:

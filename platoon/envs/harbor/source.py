@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
+from platoon.config.files import read_text
 from platoon.config.text import printable
 from platoon.envs.harbor.content import is_plain_name
 from platoon.envs.harbor.format import TaskRefused, read_toml
@@ -105,7 +106,7 @@ class DirectorySource:
     def read_index(self, path: str) -> Any:
         self._check_path(path, path)
         file = self.root / path
-        text = _read_text(file, self._shown(path))
+        text = read_text(file, limit_bytes=INDEX_LIMIT_BYTES, shown_as=self._shown(path))
         if file.suffix == ".jsonl":
             return [self._parse(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         return self._parse(text, path)
@@ -193,20 +194,6 @@ class DirectorySource:
 def open_source(reference: str, base: Path) -> Source:
     """The source of a dataset reference; relative paths are relative to `base`."""
     return DirectorySource(reference, base / Path(reference).expanduser())
-
-
-def _read_text(path: Path, shown_as: str) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(INDEX_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=shown_as)) from None
-    if len(data) > INDEX_LIMIT_BYTES:
-        raise ConfigError(Problem(f"has more than {INDEX_LIMIT_BYTES} bytes", file=shown_as))
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=shown_as)) from None
 
 
 def _refuse_constant(name: str) -> Any:

@@ -11,7 +11,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor import holdout
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.selection import read_bounded, read_mapping
+from platoon.envs.harbor.selection import read_list_file, read_mapping
 from platoon.errors import ConfigError, Problem
 
 
@@ -45,7 +45,7 @@ def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
 
 
 def _manifest(lock: HarborLock, path: str, base: Path) -> dict[str, tuple[str, ...]]:
-    value = read_mapping(read_bounded(base / Path(path).expanduser(), path), path)
+    value = read_mapping(read_list_file(base / Path(path).expanduser(), path), path)
     if not isinstance(value, dict) or not all(
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
     ):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 ROOTS = ("/app", "/tests", "/logs", "/solution", "/tmp")  # noqa: S108  because these are the sandbox's, not the host's
@@ -26,10 +27,13 @@ class PathMap:
     def __init__(self, fs: Path, roots: Iterable[str] = ()) -> None:
         self.fs = fs
         self.roots = tuple(sorted({*ROOTS, *(normal(root) for root in roots)} - {"/"}, key=len, reverse=True))
-        own = re.escape(str(fs)) + _AFTER
-        alternatives = "|".join(re.escape(root) for root in self.roots)
-        self._pattern = re.compile(rf"(?P<own>{own})|{_BEFORE}(?P<root>{alternatives}){_AFTER}")
         self._own_bytes = str(fs).encode()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        own = re.escape(str(self.fs)) + _AFTER
+        alternatives = "|".join(re.escape(root) for root in self.roots)
+        return re.compile(rf"(?P<own>{own})|{_BEFORE}(?P<root>{alternatives}){_AFTER}")
 
     def command(self, text: str) -> str:
         """A command line, argument or environment value with the sandbox's paths made the host's."""

@@ -554,7 +554,7 @@ def test_a_rollout_cancelled_at_any_moment_leaves_nothing(dataset: Path):
             with suppress(asyncio.CancelledError):
                 await task
             await until(lambda: not sandboxes(dataset))
-        assert LIVE.live() == []
+        await until(lambda: LIVE.live() == [])
         # What was cancelled last may still close its pipes.
         await until(lambda: open_descriptors() <= descriptors)
 

@@ -1,0 +1,107 @@
+"""One task played by itself: what `platoon rollout` does once configuration and task are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from platoon.episodes.checks import route_problems
+from platoon.episodes.result import RolloutResult
+from platoon.episodes.rollout import run_rollout
+from platoon.episodes.route import RolloutSettings, Route
+from platoon.episodes.storage import TokenTable, write_whole
+from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.eval.opening import MAIN, OpenRequest, check_key, open_policy
+from platoon.gateway.seeds import SeedKey
+from platoon.gateway.service import ModelGateway
+from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.policy import PolicyRuntime
+from platoon.train.components.entries import EntryTasks
+
+WITHOUT_MODEL = ("platoon-oracle", "platoon-noop")
+
+
+@dataclass(frozen=True)
+class AdhocRequest:
+    """One rollout. opening: how to open the policy. seed: with the task it decides every sample, None for the service's choice.
+
+    output_dir: gets `trajectory_collection.json`, `tokens.parquet`, and events below `rollouts/`.
+    """
+
+    entry: EntryTasks
+    task_id: str
+    route: Route
+    settings: RolloutSettings
+    opening: OpenRequest
+    seed: int | None
+    output_dir: Path
+
+
+def find_task(entries: list[EntryTasks], name: str) -> tuple[EntryTasks, str]:
+    """The entry and the id of a task: `<entry>::<id>` among several entries, else the id.
+
+    Raises ConfigError for a task that there is not, and for one that several entries have.
+    """
+    label, separator, raw = name.partition("::")
+    for entry in entries:
+        if separator and entry.label == label and raw in entry.tasks:
+            return entry, raw
+    holders = [entry for entry in entries if name in entry.tasks]
+    if len(holders) == 1:
+        return holders[0], name
+    if holders:
+        rule = f"task {name!r} is of several entries"
+        raise ConfigError(Problem(rule, key="--task", advice=f"say {holders[0].label}::{name}"))
+    known = [f"{entry.label}::{task}" if len(entries) > 1 else task for entry in entries for task in entry.tasks]
+    shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+    raise ConfigError(Problem(f"no task is called {name!r}", key="--task", advice=f"the split has: {shown}"))
+
+
+async def play(request: AdhocRequest) -> RolloutResult:
+    """Plays and stores it. Raises ConfigError before anything starts, ServiceError when the policy cannot be opened."""
+    if problems := list(route_problems(request.route)):
+        raise ConfigError(problems)
+    async with _policy(request) as runtime:
+        gateway = ModelGateway({MAIN: runtime})
+        try:
+            with TokenTable(request.output_dir / "tokens.parquet") as table:
+                result = await run_rollout(
+                    request.task_id,
+                    route=request.route,
+                    service=request.entry.service,
+                    gateway=gateway,
+                    settings=request.settings,
+                    seed_key=None if request.seed is None else SeedKey(request.seed, 0, 0),
+                    output_dir=request.output_dir / "rollouts",
+                    token_table=table,
+                )
+        finally:
+            await gateway.close()
+    text = json.dumps(result.collection.to_dict(), ensure_ascii=False) + "\n"
+    write_whole(request.output_dir / "trajectory_collection.json", text)
+    return result
+
+
+@asynccontextmanager
+async def _policy(request: AdhocRequest) -> AsyncIterator[PolicyRuntime]:
+    """The policy, or for a harness that asks none a stand-in: an oracle needs no service."""
+    if request.route.harness.partition("@")[0] in WITHOUT_MODEL:
+        nobody: Any = _Nobody()
+        yield PolicyRuntime(MAIN, ModelSpec(request.opening.spec.model_name, "none"), nobody, nobody)
+        return
+    check_key(request.opening.spec)
+    async with open_policy(request.opening) as opened:
+        yield opened.runtime
+
+
+class _Nobody:
+    """A sampler and renderer that are never asked."""
+
+    stop_tokens: tuple[int, ...] = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ServiceError("this harness was played without a model")

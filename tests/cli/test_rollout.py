@@ -1,0 +1,105 @@
+"""`platoon rollout` as a shell sees it, on a Harbor dataset in process sandboxes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platoon import exits
+from platoon.cli.main import main
+
+pytestmark = pytest.mark.process
+
+Run = Callable[..., tuple[int, str, str]]
+TEST = """#!/bin/bash
+[ "$(cat answer.txt 2>/dev/null)" = 42 ] && reward=1 || reward=0
+echo $reward > "$PLATOON_SANDBOX_ROOT/logs/verifier/reward.txt"
+"""
+CONFIG = """
+inference: {model_name: local/small, renderer_name: chat_template}
+tinker_base_url: local
+split: all
+environments:
+- service: harbor
+  harness: platoon-bash
+  service_kwargs: {dataset: tasks, provider: process}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    files = {
+        "site.yaml": "cache: cache\nruns: runs\n",
+        "eval.yaml": CONFIG,
+        "tasks/t1/task.toml": "",
+        "tasks/t1/instruction.md": "Put 42 into answer.txt.\n",
+        "tasks/t1/environment/note.txt": "x\n",
+        "tasks/t1/tests/test.sh": TEST,
+        "tasks/t1/solution/solve.sh": "#!/bin/bash\necho 42 > answer.txt\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
+    monkeypatch.setenv("PLATOON_NODE_SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(["rollout", *arguments])
+        captured = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_the_oracle_solves_its_task(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("eval.yaml", "--task", "t1", "--harness", "platoon-oracle", "--json", "--output-dir", "out")
+    assert code == exits.DONE, err
+    summary = json.loads(out)
+    assert (summary["task"], summary["reward"], summary["outcome"]["status"]) == ("t1", 1.0, "scored")
+    collection = json.loads((tmp_path / "out" / "trajectory_collection.json").read_text())
+    (root,) = collection["trajectories"].values()
+    assert root["misc"]["oracle"]["exit_code"] == 0
+    assert root["task"]["goal"].strip() == "Put 42 into answer.txt."
+    assert len(list((tmp_path / "out" / "rollouts" / "events").iterdir())) == 1
+
+
+def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("eval.yaml", "--task", "t1", "--harness", "platoon-noop")
+    assert code == exits.DONE
+    assert "policy" in out and "scored, reward 0, 0 calls" in out
+    assert "runs/adhoc/" in out
+    assert not list((tmp_path / "scratch").glob("platoon-sandboxes-*/process-*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--task", "t9"), "t1"),
+        (("--task", "t1", "--harness", "platoon-nope"), "platoon-"),
+    ],
+)
+def test_refusals_come_before_anything_starts(run: Run, arguments: tuple[str, ...], told: str) -> None:
+    code, _, err = run("eval.yaml", *arguments)
+    assert code == exits.CONFIG and told in err
+
+
+@pytest.mark.model
+def test_the_embedded_service_plays_a_task(run: Run, tmp_path: Path) -> None:
+    """The base is untrained, so only the path is proved: sampled over HTTP, played in a sandbox, graded, stored token for token."""
+    arguments = ("--task", "t1", "--json", "--output-dir", "out", "--seed", "3")
+    limits = ("inference.workflow.rollout_config.inference_params.max_completion_tokens=8", "deterministic=true")
+    code, out, err = run("eval.yaml", *limits, *arguments)
+    assert code == exits.DONE, err
+    summary = json.loads(out)
+    assert summary["outcome"]["status"] == "scored" and summary["total_steps"] >= 1
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(tmp_path / "out" / "tokens.parquet").to_pylist()
+    assert sum(flag & 1 for row in rows for flag in row["flags"]) == summary["tokens"]["completion"]
+    assert all(value < 0 for row in rows for value, flag in zip(row["logprobs"], row["flags"], strict=True) if flag & 1)
