@@ -80,6 +80,26 @@ def test_u81_a_kill_at_any_call_of_any_service_trains_the_same_rows(policies: Ma
         assert ends(runs) == ends(whole)
 
 
+@pytest.mark.parametrize("stale_filter", ["group", "datum"])
+def test_rollouts_may_span_publications_and_each_step_appears_once_after_a_kill(stale_filter: str, tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path, max_staleness=2, stale_filter=stale_filter)
+    left = [30]
+
+    def kill(operation: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed(operation)
+
+    runs.service.after = kill
+    with pytest.raises(Killed):
+        runs.train(8, CADENCE)
+    runs.service.after = lambda operation: None
+    assert runs.train(8, CADENCE).ended
+    found = read(runs.run_dir)
+    assert [row["step"] for row in found] == list(range(1, 9))
+    assert 0 < max(row["train/staleness/max"] for row in found) <= 2
+
+
 def test_two_trained_policies_and_a_frozen_one(tmp_path: Path) -> None:
     runs = RlRuns(tmp_path, THREE_POLICIES)
     runs.train(3, CADENCE)
