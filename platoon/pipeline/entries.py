@@ -50,7 +50,7 @@ def _harbor(inputs: RunInputs, locked: EntryInputs, service: str, base: Path) ->
         # A manifest of splits was read when the dataset was locked; the service need not find it again.
         options=locked.options.model_copy(update={"splits": None}),
         lock_file=locked.cache.lock_by_digest(locked.lock.digest),
-        cache_dir=locked.cache.root.parent,
+        cache_dir=locked.cache.root,
         base_dir=base,
         image_map_file=images,
     )
