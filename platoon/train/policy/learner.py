@@ -6,8 +6,9 @@ model's gradients undefined, so nothing retries here: the run ends and a later s
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,9 +85,8 @@ class Learner:
         self._open = PolicyUpdate(self, loss or self.spec.loss)
         return self._open
 
-    def _backward(self, rows: WireRows, loss: LossSettings) -> Any:
-        config = dict(loss.config) or None
-        return self._client.forward_backward(self._factory.datums(rows), loss.loss_fn, config)
+    def _backward(self, data: Sequence[Any], loss: LossSettings) -> Any:
+        return self._client.forward_backward(data, loss.loss_fn, dict(loss.config) or None)
 
     def _step(self) -> Any:
         return self._client.optim_step(self._factory.adam_params(self.spec.optimizer))
@@ -104,10 +104,14 @@ class PolicyUpdate:
     def has_rows(self) -> bool:
         return bool(self._sent)
 
-    def send(self, rows: WireRows) -> None:
-        """Submits one forward/backward; returns at once. Rows without a row are not sent."""
+    async def send(self, rows: WireRows) -> None:
+        """Submits one forward/backward and does not wait for it. Rows without a row are not sent.
+
+        Submissions go out in the order of the calls, each awaited by its caller before the next.
+        """
         if len(rows):
-            self._sent.append((rows, self._learner._backward(rows, self._loss)))
+            data = await asyncio.to_thread(self._learner._factory.datums, rows)
+            self._sent.append((rows, self._learner._backward(data, self._loss)))
 
     async def submit(self) -> None:
         """Submits the optimizer step, where anything was sent."""

@@ -1,12 +1,13 @@
 """One step: groups are taken microbatch by microbatch and sent as soon as they are in, so that rollouts and training overlap.
 
 Until the first optimizer step is submitted a stop request drops the step whole: nothing was committed, its groups are kept. After
-that the step always finishes. Every policy's optimizer step is submitted before any is awaited; a policy without rows does not
-step.
+that the step always finishes. Every policy's optimizer step is submitted before any is awaited; a policy without rows does not step.
+Work that grows with the tokens runs in threads, so that the loop keeps serving rollouts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -74,7 +75,8 @@ class TrainStep:
         for _ in range(self.settings.num_minibatches):
             await self._minibatch()
         steps = {policy: PolicyStep(tuple(self._microbatches[policy]), tuple(self._updates[policy])) for policy in self.policies}
-        return TrainStepResult(tuple(self._groups), steps, step_digest(self._groups), dict(self._seconds))
+        digest = await asyncio.to_thread(step_digest, self._groups)
+        return TrainStepResult(tuple(self._groups), steps, digest, dict(self._seconds))
 
     async def _minibatch(self) -> None:
         updates = {policy: self.policies[policy].learner.update() for policy in self.policies}
@@ -82,10 +84,10 @@ class TrainStep:
         for _ in range(self.settings.num_microbatches):
             groups = [await self._take() for _ in range(self.settings.groups_per_microbatch)]
             for policy, update in updates.items():
-                microbatch = assemble_microbatch(groups, policy, self.settings)
+                microbatch = await asyncio.to_thread(assemble_microbatch, groups, policy, self.settings)
                 self._microbatches[policy].append(microbatch)
                 if microbatch.rows is not None:
-                    update.send(wire_rows(microbatch.rows, self.settings.losses[policy]))
+                    await update.send(wire_rows(microbatch.rows, self.settings.losses[policy]))
                     sent[policy].append(microbatch)
         await self._apply(updates, sent)
 

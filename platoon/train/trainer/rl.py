@@ -96,8 +96,8 @@ class RlTrainer(TrainerBase):
                 result = await step.run()
             except TrainInterrupted:
                 return
+            metrics = await asyncio.to_thread(step_metrics, result, specs, self._thresholds, source.blocked_shares())
             source.committed(result.fates)
-            metrics = step_metrics(result, specs, self._thresholds, source.blocked_shares())
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
 

@@ -111,7 +111,7 @@ class SftTrainer(TrainerBase):
         for first in range(0, len(batch), size):
             rows = wire_rows(batch[first : first + size], trained)
             digest.update(rows.digest.encode())
-            update.send(rows)
+            await update.send(rows)
         sent_at = run.clock()
         await update.submit()
         result = await update.results()
