@@ -24,12 +24,10 @@ class Clone:
     def run(self, *command: str, timeout_s: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs a command in the clone; `platoon` and Snakemake come from the interpreter of the tests."""
         variables = {**os.environ, "PYTHONPATH": str(self.root), "OMP_NUM_THREADS": "1", **env}
-        return subprocess.run(
-            command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        return subprocess.run(command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     def snakemake(self, *options: str, target: str = "train", recipe: str = RECIPE, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "snakemake", target, "--profile", "local", "--config", f"recipe={recipe}", *options]
+        command = [sys.executable, "-m", "snakemake", "--profile", "local", "--config", f"recipe={recipe}", *options, "--", target]
         return self.run(*command, **env)
 
     def platoon(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
