@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 def eval(
     config: Path,
     overrides: tuple[str, ...],
+    *,
     inputs: Path | None,
     trained: Path | None,
     checkpoint: str | None,

@@ -32,7 +32,7 @@ from platoon.episodes.trace import build_collection, is_interrupted, trajectory_
 from platoon.errors import EnvSetupError
 from platoon.gateway.agents import AgentIdentity, AgentLimits, AgentRecord
 from platoon.gateway.seeds import SeedKey
-from platoon.gateway.server import GatewayServer, serve
+from platoon.gateway.server import GatewayServer, acquire
 from platoon.gateway.service import ModelGateway
 from platoon.gateway.tools import AgentTools
 from platoon.harness.registry import FunctionHarness, get_harness
@@ -173,7 +173,7 @@ class _Episode:
     async def _needs(self, harness: HarnessSpec) -> SessionNeeds | None:
         """Starts the HTTP server; a route for sandboxes that do not all share this host's loopback."""
         routed = needs_route(self.service)
-        self.server = await serve(self.gateway, unix_socket=routed)
+        self.server = await acquire(self.gateway, unix_socket=routed)
         if not routed:
             return SessionNeeds(extra_memory_mb=harness.resources.memory_mb) if harness.resources.memory_mb else None
         upstreams = {"gateway": f"unix://{self.server.socket_path}"}
@@ -254,8 +254,13 @@ class _Episode:
         """Revokes keys and closes the session; never raises but for a cancellation, and loses no finished rollout."""
         self.gateway.close_rollout(self.rollout_id)
         session, self.session = self.session, None
-        if session is not None and not await see_through(self._close(session), self.settings.cleanup_timeout_s):
-            log.warning("rollout %s: its session still closes after %g s", self.rollout_id, self.settings.cleanup_timeout_s)
+        server, self.server = self.server, None
+        try:
+            if session is not None and not await see_through(self._close(session), self.settings.cleanup_timeout_s):
+                log.warning("rollout %s: its session still closes after %g s", self.rollout_id, self.settings.cleanup_timeout_s)
+        finally:
+            if server is not None:
+                await server.release()
 
     async def _close(self, session: EnvSession) -> None:
         try:

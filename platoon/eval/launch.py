@@ -23,6 +23,8 @@ from platoon.eval.runner import Play, Progress, play_all
 from platoon.eval.store import EvaluationStore, RolloutRecord
 from platoon.host.console import Console
 from platoon.train.components.entries import EntryTasks
+from platoon.train.run_directory.lease import Lease
+from platoon.train.sandboxes import run_sandboxes
 from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
 
 MEMBER_GRACE_S = 900.0
@@ -31,7 +33,7 @@ UNBOUNDED_ROLLOUT_S = 86400.0
 BUDGET_MARGIN_S = 60.0
 
 OpenPolicy = Callable[[OpenRequest], AbstractAsyncContextManager[OpenedPolicy]]
-MakePlay = Callable[["EvalRequest", OpenedPolicy], Play]
+MakePlay = Callable[["EvalRequest", OpenedPolicy], AbstractAsyncContextManager[Play]]
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,17 @@ class _Start:
         def tell(progress: Progress) -> None:
             self.console.progress(stage, str(progress), "rollouts")
 
-        with SignalHandlers(stop, self.console.say):
-            async with self.open_with(self._opening()) as opened, _watched(request, opened, stop) as failure:
+        with Lease(request.output_dir), SignalHandlers(stop, self.console.say):
+            async with (
+                run_sandboxes(request.output_dir, self.console),
+                self.open_with(self._opening()) as opened,
+                _watched(request, opened, stop) as failure,
+                self.make_play(request, opened) as play,
+            ):
                 records = await play_all(
                     self.plan,
                     self.kept,
-                    play=self.make_play(request, opened),
+                    play=play,
                     store=self.store,
                     workers=request.config.inference.workflow.num_concurrent_workers,
                     stop=stop.event,
@@ -155,7 +162,9 @@ async def _watched(request: EvalRequest, opened: OpenedPolicy, stop: StopRequest
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _player(request: EvalRequest, opened: OpenedPolicy) -> Play:
+@asynccontextmanager
+async def _player(request: EvalRequest, opened: OpenedPolicy) -> AsyncIterator[Play]:
+    """Plays through a gateway that ends with the block."""
     from platoon.gateway.service import ModelGateway
     from platoon.train.components.player import Player, rollout_settings, route_of
 
@@ -178,4 +187,7 @@ def _player(request: EvalRequest, opened: OpenedPolicy) -> Play:
         player = players[rollout.entry]
         return await player.play(rollout.task_id, position=rollout.position, member=rollout.index, output_dir=directory)
 
-    return play
+    try:
+        yield play
+    finally:
+        await gateway.close()

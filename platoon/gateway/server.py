@@ -29,21 +29,24 @@ from platoon.gateway.errors import InvalidRequestError, UnknownAgentError
 from platoon.gateway.requests import ChatResponse
 from platoon.gateway.service import ModelGateway
 from platoon.host.scratch import private_dir
+from platoon.host.tasks import see_through
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
 KEEPALIVE_S = 10.0
 STOP_GRACE_S = 1.0
+RELEASE_TIMEOUT_S = 10.0
 SOCKET_PATH_LIMIT_BYTES = 107
 STREAM_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class GatewayServer:
-    """Start it once, from the loop that the gateway is used on; `stop` is idempotent and leaves nothing behind."""
+    """Used from the gateway's loop. `start` and `stop` are idempotent; `acquire` and `GatewayServer.release` count its users."""
 
     def __init__(self, gateway: ModelGateway) -> None:
         self.gateway = gateway
         self.port = 0
         self.socket_path: Path | None = None
+        self.users = 0
         self._runner: web.AppRunner | None = None
         self._lock = asyncio.Lock()
 
@@ -63,7 +66,17 @@ class GatewayServer:
                 await web.UnixSite(self._runner, str(path)).start()
 
     async def stop(self) -> None:
+        await self._stop(unless_used=False)
+
+    async def release(self) -> None:
+        """One user less; the last one ends the server, so that who forgets to close a gateway leaves no socket behind."""
+        self.users -= 1
+        await see_through(self._stop(unless_used=True), RELEASE_TIMEOUT_S)
+
+    async def _stop(self, *, unless_used: bool) -> None:
         async with self._lock:
+            if unless_used and self.users:
+                return
             runner, self._runner = self._runner, None
             path, self.socket_path = self.socket_path, None
             if runner is not None:
@@ -151,12 +164,17 @@ class GatewayServer:
         return next((runtime.spec.model_name for runtime in self.gateway.policies.values()), None)
 
 
-async def serve(gateway: ModelGateway, *, unix_socket: bool = False) -> GatewayServer:
-    """The gateway's one server, started at the first call; `ModelGateway.close` stops it."""
+async def acquire(gateway: ModelGateway, *, unix_socket: bool = False) -> GatewayServer:
+    """The gateway's one server, started for its first user; each user calls `release` once."""
     if not isinstance(gateway.http, GatewayServer):
         gateway.http = GatewayServer(gateway)
     server = gateway.http
-    await server.start(unix_socket=unix_socket)
+    server.users += 1
+    try:
+        await server.start(unix_socket=unix_socket)
+    except BaseException:
+        await server.release()
+        raise
     return server
 
 

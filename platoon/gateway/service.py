@@ -29,7 +29,7 @@ CLOSED_KEYS_REMEMBERED = 65_536
 
 
 class HttpFace(Protocol):
-    """What serves a gateway over HTTP; `server.serve` puts it in place."""
+    """What serves a gateway over HTTP; `server.acquire` puts it in place."""
 
     async def stop(self) -> None: ...
 

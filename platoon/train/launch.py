@@ -23,7 +23,7 @@ from platoon.host.console import Console
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
-from platoon.train.policy.service import ServiceFactory, TinkerFactory
+from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
 from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
@@ -74,7 +74,11 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
-        reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
+        try:
+            reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
+        except OSError as error:
+            text = f"run {request.run}: {error}; the last whole checkpoint is kept, and the same command goes on from it"
+            raise PlatoonError(text) from error
     if reason is not None:
         console.say(f"stopped after {reason}; the same command goes on")
         return EXIT_CODES[reason]
@@ -97,7 +101,7 @@ async def _start(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
         services = await stack.enter_async_context(run_services(config, specs, request.run_dir.parent, request.run_dir / "logs"))
-        settings = _settings(request, specs, identity, services.addresses)
+        settings = _settings(request, specs, trainer, identity=identity, addresses=services.addresses)
         factory = make_factory()
         run = TrainerRun(settings, trainer, factory, console, services=services.died)
         await run.run()
@@ -107,7 +111,12 @@ async def _start(
 
 
 def _settings(
-    request: TrainRequest, specs: Mapping[str, PolicySpec], identity: Mapping[str, Any], addresses: Mapping[str, Any]
+    request: TrainRequest,
+    specs: Mapping[str, PolicySpec],
+    trainer: Trainer,
+    *,
+    identity: Mapping[str, Any],
+    addresses: Mapping[str, ServiceAddress],
 ) -> RunSettings:
     config = request.inputs.config
     bounds = [config.staleness_of(policy, entry.label) for policy in config.trained for entry in config.environments]
@@ -119,7 +128,7 @@ def _settings(
         specs=specs,
         addresses=addresses,
         sampled=config.agents.sampled,
-        cadence=_cadence(config),
+        cadence=_cadence(config, trainer),
         keep_recovery=config.checkpoint.keep_recovery,
         largest_staleness=max(known_bounds) if known_bounds else None,
         timeouts=Timeouts(config.train.forward_backward_timeout_seconds, config.train.optim_step_timeout_seconds),
@@ -129,8 +138,10 @@ def _settings(
     )
 
 
-def _cadence(config: RunConfig) -> Cadence:
-    return Cadence(config.checkpoint.permanent_every, config.checkpoint.recovery_every)
+def _cadence(config: RunConfig, trainer: Trainer) -> Cadence:
+    checkpoint = config.checkpoint
+    unit_steps = trainer.steps_per_epoch() if checkpoint.strategy == "epoch" else 1.0
+    return Cadence(checkpoint.permanent_every, checkpoint.recovery_every, unit_steps)
 
 
 def _identity(request: TrainRequest, trainer: Trainer, parent: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from platoon.eval.opening import OpenedPolicy
 from platoon.eval.plan import PlannedRollout, plan_rollouts, safe_name
 from platoon.eval.results import Weights, provenance, weights_of
 from platoon.host.console import Console
+from platoon.host.processes import ProcessIdentity, this_process
 from platoon.train.components.entries import EntryTasks
+from platoon.train.run_directory.lease import live_holder
 
 pytestmark = pytest.mark.unit
 
@@ -70,7 +72,11 @@ class Evaluation:
 
     def run(self, **changes: Any) -> int:
         with Console(io.StringIO()) as console:
-            return evaluate(replace(self.request, **changes), console, self._open, lambda request, opened: self._play)
+            return evaluate(replace(self.request, **changes), console, self._open, self._player)
+
+    @asynccontextmanager
+    async def _player(self, request: EvalRequest, opened: OpenedPolicy):
+        yield self._play
 
     @asynccontextmanager
     async def _open(self, request: Any):
@@ -273,6 +279,22 @@ def test_a_service_that_dies_ends_the_evaluation(tmp_path: Path) -> None:
 
     with pytest.raises(ServiceError, match="killed by 9"):
         Evaluation(tmp_path, lambda rollout: waits(), died=died).run()
+
+
+def test_the_output_directory_is_held_while_rollouts_are_played(tmp_path: Path) -> None:
+    def holder() -> ProcessIdentity | None:
+        found = live_holder(tmp_path / "out")
+        return None if found is None else found.identity
+
+    held: list[ProcessIdentity | None] = []
+
+    def watched(rollout: PlannedRollout) -> Played:
+        held.append(holder())
+        return scored(1.0)
+
+    assert Evaluation(tmp_path, watched).run() == exits.DONE
+    assert held == [this_process()] * 4
+    assert holder() is None
 
 
 def test_an_empty_split_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from platoon.gateway.server import GatewayServer
+from platoon.gateway.server import GatewayServer, acquire
 from platoon.testing import Completion, ScriptedPolicy, make_gateway
 
 pytestmark = pytest.mark.unit
@@ -132,3 +132,26 @@ def test_the_unix_socket_is_private_and_goes_with_the_server(tmp_path, monkeypat
         return path
 
     assert not asyncio.run(run()).parent.exists()
+
+
+def test_the_last_user_ends_the_server_and_the_next_starts_it_anew():
+    async def run():
+        gateway = make_gateway(ScriptedPolicy([]))
+        users = await asyncio.gather(*(acquire(gateway) for _ in range(3)))
+        assert len({id(user) for user in users}) == 1
+        for user in users[:2]:
+            await user.release()
+        async with aiohttp.ClientSession() as client:
+            url = users[0].base_url("r") + "/healthz"
+            async with client.get(url) as answer:
+                assert answer.status == 200
+            # The last one leaves while another comes: the newcomer is served.
+            _, newcomer = await asyncio.gather(users[2].release(), acquire(gateway))
+            async with client.get(newcomer.base_url("r") + "/healthz") as answer:
+                assert answer.status == 200
+            await newcomer.release()
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await client.get(newcomer.base_url("r") + "/healthz")
+        assert newcomer.users == 0
+
+    asyncio.run(run())

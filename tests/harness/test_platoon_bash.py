@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from platoon.episodes.rollout import run_rollout
 from platoon.episodes.route import HarnessExit, RolloutSettings, Route
 from platoon.sandbox import get_provider
 from platoon.sandbox.base import SandboxSpec
-from platoon.testing import MemoryService, ScriptedPolicy, run_episode, tool_call
+from platoon.testing import MemoryService, ScriptedPolicy, make_gateway, run_episode, tool_call
 
 pytestmark = pytest.mark.process
+# A length of its own, so that runs of these tests beside each other do not count each other's commands.
+NAP = f"987.{os.getpid()}"
 
 
 def bash(command: str) -> str:
@@ -32,7 +36,7 @@ def play(tmp_path, script, *, workdir="/app", **kwargs):
             service = MemoryService(make_sandbox=lambda: sandbox)
             policy = ScriptedPolicy(script)
             episode = await run_episode("t", harness="platoon-bash", policy=policy, service=service, **kwargs)
-            left = await sandbox.exec("ps -o args= -e | grep -c '[s]leep 987' || true", cwd="/")
+            left = await sandbox.exec(f"ps -o args= -e | grep -c '[s]leep {NAP}' || true", cwd="/")
             listed = await sandbox.exec("cat *.txt 2>/dev/null; true")
             return episode, listed.stdout, left.stdout.strip()
         finally:
@@ -64,8 +68,8 @@ def test_several_turns_of_real_commands(tmp_path):
     [
         (bash("printf 'a\\xff\\n'; echo err >&2"), "a�\nerr\n"),
         (bash("python3 -c 'print(\"x\" * 300)'"), "x" * 50 + "\n[201 characters left out]\n" + "x" * 49 + "\n"),
-        (bash("sleep 987"), "[timed out after 1 s]"),
-        (bash("echo early; sleep 987 & exit 3"), "early\n[exit code 3]"),
+        (bash(f"sleep {NAP}"), "[timed out after 1 s]"),
+        (bash(f"echo early; sleep {NAP} & exit 3"), "early\n[exit code 3]"),
         (bash("kill -9 $$"), "[exit code 137]"),
         (bash('echo "$PLATOON_API_KEY."'), ".\n"),
         (tool_call("other"), "there is no tool 'other'"),
@@ -108,7 +112,7 @@ def test_an_overflow_is_graded(tmp_path):
 @pytest.mark.parametrize("on_timeout", ["exclude", "grade"])
 def test_a_timeout_kills_what_runs(tmp_path, on_timeout):
     route = Route(harness="platoon-bash", on_harness_exit=HarnessExit(timeout=on_timeout))
-    run, _, left = play(tmp_path, [bash("sleep 987")], route=route, settings=RolloutSettings(timeout_s=1.0))
+    run, _, left = play(tmp_path, [bash(f"sleep {NAP}")], route=route, settings=RolloutSettings(timeout_s=1.0))
     expected = ("timeout", "agent_timeout") if on_timeout == "exclude" else ("scored", "agent_timeout")
     assert (run.outcome.status, run.outcome.reason) == expected
     assert run.root.misc["harness"]["timed_out"] and left == "0"
@@ -118,7 +122,7 @@ def test_a_cancelled_rollout_kills_its_agent(tmp_path):
     async def run():
         sandbox = await get_provider("process", root=tmp_path / "s").start(SandboxSpec(image="local"))
         service = MemoryService(make_sandbox=lambda: sandbox)
-        policy = ScriptedPolicy([bash("touch here; sleep 987")])
+        policy = ScriptedPolicy([bash(f"touch here; sleep {NAP}")])
         task = asyncio.ensure_future(run_episode("t", harness="platoon-bash", policy=policy, service=service))
         try:
             async with asyncio.timeout(30):
@@ -127,8 +131,36 @@ def test_a_cancelled_rollout_kills_its_agent(tmp_path):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            left = await sandbox.exec("ps -o args= -e | grep -c '[s]leep 987' || true", cwd="/")
+            left = await sandbox.exec(f"ps -o args= -e | grep -c '[s]leep {NAP}' || true", cwd="/")
             assert left.stdout.strip() == "0"
+        finally:
+            await sandbox.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.02, 0.05, 0.1, 0.2])
+def test_cancelled_at_any_time_nothing_is_left(tmp_path, after_s):
+    """Neither an agent's process, nor the gateway's server, nor an open agent; wherever in the launch the cancellation falls."""
+
+    async def run():
+        sandbox = await get_provider("process", root=tmp_path / "s").start(SandboxSpec(image="local"))
+        service = MemoryService(make_sandbox=lambda: sandbox)
+        gateway = make_gateway(ScriptedPolicy(lambda prompt: bash(f"sleep {NAP}")))
+        route, settings = Route(harness="platoon-bash"), RolloutSettings()
+        task = asyncio.ensure_future(run_rollout("t", route=route, service=service, gateway=gateway, settings=settings))
+        try:
+            await asyncio.sleep(after_s)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not gateway._agents and not gateway._rollouts
+            assert gateway.http is None or gateway.http.users == 0
+            assert all(session.closed == 1 for session in service.sessions)
+            running = (await sandbox.exec("ps -o args= -e", cwd="/")).stdout
+            assert f"sleep {NAP}" not in running
+            # Output says a sandbox's own paths, so what of the agent still ran would be named as it is from inside.
+            assert " /tmp/platoon-harness/" not in running
         finally:
             await sandbox.stop()
 

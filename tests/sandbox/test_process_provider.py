@@ -16,7 +16,7 @@ import pytest
 from platoon.errors import ConfigError, PlatoonError
 from platoon.sandbox import get_provider, root_refusal, stack_refusal
 from platoon.sandbox.base import Mount, SandboxSpec
-from platoon.sandbox.process import ProcessProvider
+from platoon.sandbox.process import ProcessProvider, killing
 from tests.sandbox.contract import PROCESS, ProviderContract, running
 
 pytestmark = pytest.mark.process
@@ -182,8 +182,6 @@ def test_s535_a_reap_after_the_owner_was_killed(provider: ProcessProvider, tmp_p
 
 
 def test_s536_a_reap_warns_of_what_still_runs(provider: ProcessProvider, caplog, monkeypatch: pytest.MonkeyPatch):
-    from platoon.sandbox.process import killing
-
     async def scenario(box):
         monkeypatch.setattr(killing.Killer, "look", lambda self: [killing.ProcessRow(4242, 1, 4242, 1)])
         monkeypatch.setattr("platoon.sandbox.process.provider.REAP_WAIT_S", 0.1)
@@ -313,3 +311,17 @@ def test_names_that_are_no_provider():
         get_provider("process", no_such_option=1)
     assert stack_refusal("process") and root_refusal(ProcessProvider())
     assert stack_refusal("no.such:Thing") is None
+
+
+def test_a_process_that_is_just_executing_another_program_is_found(provider: ProcessProvider):
+    """While a program is replaced its environment reads as empty: that is no reason to spare it."""
+
+    async def scenario(box):
+        await box.exec("printf 'sh -c :\\nexec sh \"$0\"\\n' > loop.sh; sed -i '1d' loop.sh")
+        for _ in range(25):
+            await box.exec("setsid sh loop.sh >/dev/null 2>&1 &")
+            await box.kill_processes()
+            left = killing.marked(f"{killing.MARKER}={box.paths.fs}")
+            assert left == []
+
+    play(provider, scenario)

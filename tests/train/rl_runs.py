@@ -115,7 +115,11 @@ class RlRuns:
             **self._train,
         }
         return RunConfig(
-            train=train, seed=5, deterministic=True, environments=[{"service": "made_up", "harness": "made_up"}], **self._policies
+            train=train,
+            seed=5,
+            deterministic=train["max_staleness"] == 0,
+            environments=[{"service": "made_up", "harness": "made_up"}],
+            **self._policies,
         )
 
     def start(self, steps: int, cadence: Cadence) -> TrainerRun:

@@ -34,6 +34,8 @@ class Part:
         (Cadence(every=2), [None, "000002", None, "000004"]),
         (Cadence(recovery_every=1), ["recovery-000001", "recovery-000002", "recovery-000003", "recovery-000004"]),
         (Cadence(every=3, recovery_every=2), [None, "recovery-000002", "000003", "recovery-000004"]),
+        (Cadence(every=1, unit_steps=1.5), [None, "000002", "000003", None]),
+        (Cadence(every=2, unit_steps=1.5), [None, None, "000003", None]),
     ],
 )
 def test_a_permanent_save_takes_a_recovery_saves_place(cadence: Cadence, names: list[str | None]) -> None:

@@ -80,6 +80,26 @@ def test_u81_a_kill_at_any_call_of_any_service_trains_the_same_rows(policies: Ma
         assert ends(runs) == ends(whole)
 
 
+@pytest.mark.parametrize("stale_filter", ["group", "datum"])
+def test_rollouts_may_span_publications_and_each_step_appears_once_after_a_kill(stale_filter: str, tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path, max_staleness=2, stale_filter=stale_filter)
+    left = [30]
+
+    def kill(operation: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed(operation)
+
+    runs.service.after = kill
+    with pytest.raises(Killed):
+        runs.train(8, CADENCE)
+    runs.service.after = lambda operation: None
+    assert runs.train(8, CADENCE).ended
+    found = read(runs.run_dir)
+    assert [row["step"] for row in found] == list(range(1, 9))
+    assert 0 < max(row["train/staleness/max"] for row in found) <= 2
+
+
 def test_two_trained_policies_and_a_frozen_one(tmp_path: Path) -> None:
     runs = RlRuns(tmp_path, THREE_POLICIES)
     runs.train(3, CADENCE)
@@ -143,6 +163,18 @@ def test_a_stop_in_the_middle_of_a_step_keeps_its_groups(tmp_path: Path) -> None
     runs.service.after = lambda operation: None
     runs.train(3, CADENCE)
     assert digests(runs) == digests(whole) and ends(runs) == ends(whole)
+
+
+def test_groups_of_a_first_step_that_is_stopped_are_kept(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path, num_microbatches=4)
+    run = runs.start(2, CADENCE)
+    runs.service.after = lambda operation: run.stop.ask("budget") if operation == "forward_backward" else None
+    asyncio.run(run.run())
+    saved = rows(runs.run_dir / "checkpoints.jsonl")
+    assert [row["name"] for row in saved] == ["recovery-000000", "000000_interrupted"]
+    assert json.loads((runs.run_dir / saved[-1]["dispatch"]["file"]).read_text())["kept"]["groups"]
+    runs.service.after = lambda operation: None
+    assert runs.train(2, CADENCE).ended
 
 
 def test_a_service_that_dies_while_groups_are_awaited_ends_the_run(tmp_path: Path) -> None:

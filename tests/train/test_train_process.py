@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -60,15 +61,17 @@ class Runs:
         (directory / "site.yaml").write_text(json.dumps({"cache": "cache", "runs": "runs"}))
         self.started: list[subprocess.Popen[str]] = []
 
-    def start(self, name: str, *more: str) -> subprocess.Popen[str]:
+    def start(self, name: str, *more: str, file_size_bytes: int | None = None) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "platoon", "train", str(self.directory / f"{self.trainer}.yaml"), "--run", name]
         command += ["--site", str(self.directory / "site.yaml"), "--receipt", str(self.receipt(name)), *more]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+        if file_size_bytes is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_size_bytes, file_size_bytes))
         self.started.append(process)
         return process
 
-    def run(self, name: str, *more: str) -> tuple[int, str]:
-        process = self.start(name, *more)
+    def run(self, name: str, *more: str, file_size_bytes: int | None = None) -> tuple[int, str]:
+        process = self.start(name, *more, file_size_bytes=file_size_bytes)
         output, _ = process.communicate(timeout=100)
         return process.returncode, output
 
@@ -194,3 +197,14 @@ def test_a_time_budget_saves_and_exits_75(runs: Runs) -> None:
     code, _ = runs.run("run", "--time-budget", "1s")
     assert code == 75
     assert not runs.receipt("run").exists()
+
+
+def test_a_disk_that_is_full_ends_the_run_and_keeps_the_last_whole_checkpoint(runs: Runs) -> None:
+    """A limit on the size of files stands for it: the first checkpoint of the second start cannot be written."""
+    assert runs.run("run", "train.max_training_steps=2")[0] == 0
+    saved = (runs.run_dir("run") / "checkpoints.jsonl").read_text()
+    code, output = runs.run("run", "train.max_training_steps=3", file_size_bytes=20_000)
+    assert code == 1 and "checkpoint" in output
+    assert (runs.run_dir("run") / "checkpoints.jsonl").read_text() == saved
+    assert runs.run("run", "train.max_training_steps=3")[0] == 0
+    assert [row["step"] for row in runs.rows("run")] == [1, 2, 3]

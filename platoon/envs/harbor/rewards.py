@@ -1,8 +1,8 @@
 """From what tests left in `/logs/verifier` to an outcome: one table of verdicts, pure functions.
 
 A reward is believed only as a finite number in a regular file of bounded size. Whatever is missing or malformed is a fault of the
-measurement and never a reward of 0; the zeros given here are for a reward file that somebody made something else than a file, or
-too large to be read, and they are marked (`platoon_zero`), because no grader gave them.
+measurement and never a reward of 0. A reward file that somebody made something else than a file, or too large to be read, makes the
+measurement void (`invalid`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def judge(files: Sequence[RewardFile], contract: RewardContract) -> Outcome:
     for file in files:
         if file.state in ("not_regular", "too_large"):
             reason = "reward_file_not_regular" if file.state == "not_regular" else "reward_file_too_large"
-            return zero(reason, contract, {**metadata, "reward_problem": file.name})
+            return Outcome.infra(reason, "invalid", reason=reason, metadata={**metadata, "reward_problem": file.name})
     found = [file for file in files if file.state == "regular"]
     if len(contract.primaries) > 1 and len(found) > 1:
         return Outcome.infra(

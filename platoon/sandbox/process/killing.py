@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,10 @@ MARKER = "PLATOON_SANDBOX_ROOT"
 MAX_LOOKS = 50
 LOOK_PAUSE_S = 0.02
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
+MAX_ENVIRON_READS = 40
+ENVIRON_PAUSE_S = 0.0005
+MAX_LISTINGS = 20
+KERNEL_THREAD = 0x00200000
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,15 @@ def read_row(pid: int) -> ProcessRow | None:
     return ProcessRow(pid, int(fields[1]), int(fields[2]), int(fields[19]))
 
 
-def own_pids() -> Iterator[int]:
-    """Pids of this user's processes, without this one."""
+def own_pids(seen: Container[int] = ()) -> Iterator[int]:
+    """Pids of this user's processes, without this one and those in `seen`."""
     user, me = os.getuid(), os.getpid()
     with os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdigit() and int(entry.name) != me:
+            if entry.name.isdigit() and (pid := int(entry.name)) != me and pid not in seen:
                 with suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_uid == user:
-                        yield int(entry.name)
+                        yield pid
 
 
 def process_table() -> dict[int, ProcessRow]:
@@ -67,28 +71,74 @@ def process_table() -> dict[int, ProcessRow]:
     return {row.pid: row for row in rows if row is not None}
 
 
-def environ_holds(pid: int, variables: Collection[bytes]) -> bool:
-    """Whether a process was started with each `NAME=value`; unreadable means it is gone or not ours."""
+def read_environ(pid: int) -> bytes:
+    """The environment a process was started with; empty for one without any, that is gone, or that is not ours to read.
+
+    While a process replaces its program it reads as empty too: then the kernel knows no end of it, and it is read again.
+    """
+    for _ in range(MAX_ENVIRON_READS):
+        data = _read_environ_once(pid)
+        if data is None:
+            return b""
+        if data or not _is_executing(pid):
+            return data
+        time.sleep(ENVIRON_PAUSE_S)
+    return b""
+
+
+def marked(*variables: str) -> list[ProcessRow]:
+    """Processes of this user that carry each variable `NAME=value`.
+
+    The list of processes is read again until it shows no new one: who forks and ends is found by its child.
+    """
+    wanted = {variable.encode() for variable in variables}
+    seen: set[int] = set()
+    found: list[ProcessRow] = []
+    for _ in range(MAX_LISTINGS):
+        new = list(own_pids(seen))
+        if not new:
+            break
+        seen.update(new)
+        for pid in new:
+            environ = read_environ(pid)
+            if all(variable in environ for variable in wanted) and wanted.issubset(environ.split(b"\0")):
+                row = read_row(pid)
+                if row is not None:
+                    found.append(row)
+    return found
+
+
+def _read_environ_once(pid: int) -> bytes | None:
+    """None for a process that is gone or may not be read, which no second try changes."""
     try:
         descriptor = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     data = bytearray()
     try:
         while len(data) < MAX_ENVIRON_BYTES and (chunk := os.read(descriptor, 65536)):
             data += chunk
     except OSError:
-        return False
+        return b""
     finally:
         os.close(descriptor)
-    return all(variable in data for variable in variables) and set(variables).issubset(bytes(data).split(b"\0"))
+    return bytes(data)
 
 
-def marked(*variables: str) -> list[ProcessRow]:
-    """Processes of this user that carry each variable `NAME=value`."""
-    wanted = [variable.encode() for variable in variables]
-    rows = (read_row(pid) for pid in own_pids() if environ_holds(pid, wanted))
-    return [row for row in rows if row is not None]
+def _is_executing(pid: int) -> bool:
+    """Whether an environment that read as empty may be one that is just being set up, and not one that has nothing in it.
+
+    Fields 50 and 51 of the process's status say where the environment begins and ends: equal and not 0 when it is truly empty.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in b"ZX" or int(fields[6]) & KERNEL_THREAD:
+        return False
+    begin, end = int(fields[47]), int(fields[48])
+    return end == 0 or begin != end
 
 
 def group_has_members(group: int) -> bool:

@@ -7,6 +7,7 @@ orphan. Other trained policies are saved before main, each into its own file on 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,15 +39,22 @@ def interrupted_name(step: int) -> str:
 
 @dataclass(frozen=True)
 class Cadence:
-    """every: permanent saves, 0 for none. recovery_every: recovery saves on the other steps. In steps of the run."""
+    """When full saves are due, by the step of the run.
+
+    every: permanent saves, in units of `unit_steps` (1 for steps, the steps of a pass for epochs), 0 for none. recovery_every:
+    recovery saves on the other steps, in steps.
+    """
 
     every: int = 0
     recovery_every: int | None = None
+    unit_steps: float = 1.0
 
     def name(self, step: int) -> str | None:
         """The full save due after `step` completed steps, None when none is."""
-        if self.every and step % self.every == 0:
-            return permanent_name(step)
+        if self.every:
+            period = self.every * self.unit_steps
+            if math.floor(step / period) > math.floor((step - 1) / period):
+                return permanent_name(step)
         if self.recovery_every and step % self.recovery_every == 0:
             return recovery_name(step)
         return None

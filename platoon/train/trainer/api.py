@@ -34,6 +34,8 @@ class Trainer(Protocol):
 
     def planned_steps(self) -> int: ...
 
+    def steps_per_epoch(self) -> float: ...
+
     def check(self, run: TrainerRun) -> None: ...
 
     async def prepare(self, run: TrainerRun) -> None: ...
@@ -43,6 +45,8 @@ class Trainer(Protocol):
     async def ready(self, run: TrainerRun) -> None: ...
 
     async def run_steps(self, run: TrainerRun) -> None: ...
+
+    def has_unsaved_work(self) -> bool: ...
 
     async def close(self, run: TrainerRun) -> None: ...
 
@@ -61,6 +65,10 @@ class TrainerBase:
         """Steps of the whole run, from its first start on."""
         raise NotImplementedError
 
+    def steps_per_epoch(self) -> float:
+        """Steps of one pass over the data, for cadences in epochs."""
+        raise NotImplementedError
+
     def check(self, run: TrainerRun) -> None:
         """First phase: look at the configuration again, register participants with `run.participants`."""
 
@@ -76,6 +84,10 @@ class TrainerBase:
     async def run_steps(self, run: TrainerRun) -> None:
         """Steps until `run.steps_left` is 0 or a stop is asked, each ended by `run.end_step`."""
         raise NotImplementedError
+
+    def has_unsaved_work(self) -> bool:
+        """Whether a start that ends no step is worth a save: work of a step under way that a checkpoint can keep."""
+        return False
 
     async def close(self, run: TrainerRun) -> None:
         """On every path. Idempotent."""

@@ -14,6 +14,7 @@ from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_
 from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.checkpoints.resume import checkpoint_rows
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.dataset_order.order import total_steps
 from platoon.train.dispatch.setup import planned_steps, run_order
 from platoon.train.dispatch.source import RolloutSource, TrainInterrupted
 from platoon.train.step.metrics import step_metrics
@@ -59,6 +60,9 @@ class RlTrainer(TrainerBase):
     def planned_steps(self) -> int:
         return planned_steps(self._config, self._order)
 
+    def steps_per_epoch(self) -> float:
+        return float(total_steps(self._order, self._config.train.batch_size, 1, None))
+
     def check(self, run: TrainerRun) -> None:
         self._participant = DispatchParticipant(run.settings.run_dir)
         run.participants.register(self._participant)
@@ -96,6 +100,10 @@ class RlTrainer(TrainerBase):
             metrics = step_metrics(result, specs, self._thresholds, source.blocked_shares())
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
+
+    def has_unsaved_work(self) -> bool:
+        """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""
+        return self._rollouts is not None and bool(self._rollouts.source.capture()["kept"]["groups"])
 
     async def close(self, run: TrainerRun) -> None:
         if self._rollouts is not None:

@@ -63,7 +63,7 @@ class EnvironmentRollouts:
 
     async def close(self) -> None:
         if self._gateway is not None:
-            self._gateway.shut_down()
+            await self._gateway.close()
 
     async def _play(self, label: str, request: MemberRequest) -> RolloutResult:
         version = self._run.policies[self._config.agents.policy].version

@@ -243,7 +243,7 @@ class TrainerRun:
         self.ended = self.steps_left == 0
 
     async def _exit_save(self) -> None:
-        if not self.steps_done:
+        if not self.steps_done and (self.ended or not self.trainer.has_unsaved_work()):
             return
         versions = {policy.id: policy.version for policy in self.trained}
         if self.ended:

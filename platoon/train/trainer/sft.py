@@ -74,6 +74,9 @@ class SftTrainer(TrainerBase):
             plans.append(math.ceil(len(self._conversations) * train.num_epochs / train.batch_size))
         return min(plans)
 
+    def steps_per_epoch(self) -> float:
+        return len(self._conversations) / self._config.train.batch_size
+
     def check(self, run: TrainerRun) -> None:
         run.participants.register(self._place)
         self._place.run = run

@@ -62,10 +62,10 @@ U74 = {
     "not quite void": ('{"reward": 1, "invalid": 0.4}', MISSING, "scored", 1.0),
     "void by a string": ('{"reward": 1, "invalid": "yes"}', MISSING, "error", "reward_file_malformed"),
     "kind of no string": ('{"invalid": 1, "failure_kind": 3}', MISSING, "error", "reward_file_malformed"),
-    "link, directory, FIFO": (LINK, MISSING, "scored", "reward_file_not_regular"),
-    "link beside a good file": ('{"reward": 1}', LINK, "scored", "reward_file_not_regular"),
-    "2 GB": (HUGE, MISSING, "scored", "reward_file_too_large"),
-    "2 GB text beside a good file": ('{"reward": 1}', HUGE, "scored", "reward_file_too_large"),
+    "link, directory, FIFO": (LINK, MISSING, "invalid", "reward_file_not_regular"),
+    "link beside a good file": ('{"reward": 1}', LINK, "invalid", "reward_file_not_regular"),
+    "2 GB": (HUGE, MISSING, "invalid", "reward_file_too_large"),
+    "2 GB text beside a good file": ('{"reward": 1}', HUGE, "invalid", "reward_file_too_large"),
 }
 
 
@@ -92,8 +92,8 @@ def test_u74_verdicts(case: str):
         assert outcome.reason == expected
     if status == "error" and outcome.reason != "verifier_no_primary":
         assert outcome.failure_kind == "verifier_no_reward" and outcome.metadata["reward_problem"]
-    if status == "scored" and not isinstance(expected, float):
-        assert outcome.reward == 0.0 and outcome.metadata["platoon_zero"] is True
+    if status == "invalid":
+        assert not outcome.trainable and outcome.failure_kind == expected
     json.dumps(outcome.to_dict(), allow_nan=False)
 
 

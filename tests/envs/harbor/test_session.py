@@ -235,17 +235,17 @@ def test_u72_planted_tests_are_replaced(dataset: Path, tmp_path: Path):
 
 
 REWARD_FILES = {
-    "link": (f"echo 1 > secret; ln -s $PWD/secret {LOGS}/reward.txt", "scored", "reward_file_not_regular"),
-    "dangling link": (f"ln -s nowhere {LOGS}/reward.json", "scored", "reward_file_not_regular"),
-    "directory": (f"mkdir {LOGS}/reward.json", "scored", "reward_file_not_regular"),
-    "FIFO": (f"mkfifo {LOGS}/reward.txt", "scored", "reward_file_not_regular"),
+    "link": (f"echo 1 > secret; ln -s $PWD/secret {LOGS}/reward.txt", "invalid", "reward_file_not_regular"),
+    "dangling link": (f"ln -s nowhere {LOGS}/reward.json", "invalid", "reward_file_not_regular"),
+    "directory": (f"mkdir {LOGS}/reward.json", "invalid", "reward_file_not_regular"),
+    "FIFO": (f"mkfifo {LOGS}/reward.txt", "invalid", "reward_file_not_regular"),
     "link of the directory": (
         f"mv {LOGS} here; ln -s $PWD/here {LOGS}; echo 1 > here/reward.txt",
-        "scored",
+        "invalid",
         "reward_file_not_regular",
     ),
-    "2 GB": (f"truncate -s 2G {LOGS}/reward.json", "scored", "reward_file_too_large"),
-    "one byte over": (f"head -c 1048577 /dev/zero > {LOGS}/reward.txt", "scored", "reward_file_too_large"),
+    "2 GB": (f"truncate -s 2G {LOGS}/reward.json", "invalid", "reward_file_too_large"),
+    "one byte over": (f"head -c 1048577 /dev/zero > {LOGS}/reward.txt", "invalid", "reward_file_too_large"),
     "1 MiB": (f"head -c 1048576 /dev/zero > {LOGS}/reward.txt", "error", "reward_file_malformed"),
     "NaN": (f"echo '{{\"reward\": NaN}}' > {LOGS}/reward.json", "error", "reward_file_malformed"),
     "1e309": (f"echo '{{\"reward\": 1e309}}' > {LOGS}/reward.json", "error", "reward_file_malformed"),

@@ -49,19 +49,23 @@ async def take_settling(simulated: SimulatedRun, choose: random.Random) -> Settl
     bound=st.sampled_from([0, 1, 2, None]),
     permits=st.integers(2, 7),
     deterministic=st.booleans(),
-    kills=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=3),
+    ends=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from(["kill", "stop", "after"])), max_size=3),
 )
 def test_every_position_gets_exactly_one_fate_over_any_number_of_starts(
-    seed: int, batch: int, bound: int | None, permits: int, deterministic: bool, kills: list[tuple[int, int, bool]]
+    seed: int, batch: int, bound: int | None, permits: int, deterministic: bool, ends: list[tuple[int, int, str]]
 ) -> None:
-    """Random settle, take, commit and kill sequences; a kill loses what was not captured at the last commit."""
+    """Random settle, take, commit, stop and kill sequences.
+
+    A kill goes back to the capture of the last commit. A stop in the middle of a step captures then, what the step took as kept.
+    `after` ends a start between two steps.
+    """
     steps = 4
     bound = 0 if deterministic else bound
     choose = random.Random(seed)
     fates: list[tuple[int, Fate]] = []
     step_of_start: dict[int, int] = {}
 
-    async def one_start(number: int, directory: Path, state: dict | None, done: int, kill: tuple[int, int, bool] | None) -> tuple:
+    async def one_start(number: int, directory: Path, state: dict | None, done: int, end: tuple[int, int, str] | None) -> tuple:
         simulated = SimulatedRun(
             directory, start=number, batch=batch, steps=steps - done, bound=bound, permits=permits, deterministic=deterministic
         )
@@ -77,8 +81,13 @@ def test_every_position_gets_exactly_one_fate_over_any_number_of_starts(
                 source.step_started()
                 groups = []
                 for index in range(batch):
-                    if kill is not None and (step, index) == (kill[0], min(kill[1], batch - 1)):
-                        return state, step
+                    if end is not None and end[2] != "after" and (step, index) == (end[0], min(end[1], batch - 1)):
+                        if end[2] == "kill":
+                            return state, step
+                        simulated.stop.set()
+                        with pytest.raises(TrainInterrupted):
+                            await source.take()
+                        return source.capture(), step
                     groups.append(await take_settling(simulated, choose))
                     age = step - step_of_start[groups[-1].draw.position]
                     # Under a larger bound a group that others overtook may be older; the stale filter judges it.
@@ -92,7 +101,7 @@ def test_every_position_gets_exactly_one_fate_over_any_number_of_starts(
                 source.committed(decided)
                 fates.extend((group.draw.position, decided[group.draw.key]) for group in groups)
                 state = source.capture()
-                if kill is not None and kill[2] and step == kill[0]:
+                if end is not None and end[2] == "after" and step == end[0]:
                     return state, step + 1
             with pytest.raises(ValueError, match="no further group"):
                 source.step_started()
@@ -105,10 +114,10 @@ def test_every_position_gets_exactly_one_fate_over_any_number_of_starts(
     async def whole_run() -> None:
         with TemporaryDirectory() as name:
             state, done = None, 0
-            for number, kill in enumerate([*sorted(kills), None], start=1):
-                if kill is not None and kill[0] < done:
+            for number, end in enumerate([*sorted(ends), None], start=1):
+                if end is not None and end[0] < done:
                     continue
-                state, done = await one_start(number, Path(name), state, done, kill)
+                state, done = await one_start(number, Path(name), state, done, end)
                 if done == steps and state is None:
                     break
 
