@@ -35,8 +35,9 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory, read."""
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    """Every file of a run directory, read; those of its evaluations are not the trainer's."""
+    files = [path for path in directory.rglob("*") if path.is_file() and not path.relative_to(directory).parts[0].startswith("eval-")]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 def planned(output: str) -> dict[str, str]:
@@ -155,7 +156,7 @@ def test_verify_names_the_first_difference(trained: Clone) -> None:
     with edited(trained.root / TASK, "put", "Put"):
         differs = trained.platoon("verify", "main", "--recipe", RECIPE, "--site", "profiles/local/site.yaml")
     assert differs.returncode == 1
-    assert "main/inputs/datasets.lock.json:" in differs.stderr
+    assert "main/inputs/datasets.lock.json:12: published" in differs.stderr
     assert "Traceback" not in differs.stderr
 
 
