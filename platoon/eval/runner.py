@@ -64,6 +64,10 @@ async def play_all(
         while waiting and not stop.is_set():
             rollout = waiting.pop()
             record = await _one(rollout, play, store, limit_s)
+            if stop.is_set():
+                # A scheduler signals the commands in the sandboxes as well: what they say now is no measurement.
+                return
+            await asyncio.to_thread(store.save, rollout, record)
             records[rollout] = record
             tell(_progress(records.values(), len(plan)))
 
@@ -96,13 +100,10 @@ async def _one(rollout: PlannedRollout, play: Play, store: EvaluationStore, limi
         kind = "no_answer" if isinstance(error, TimeoutError) and limit.expired() else f"unexpected:{type(error).__name__}"
         log.warning("rollout %d of task %s failed: %s", rollout.index, rollout.task_id, error, exc_info=error)
         status = "timeout" if kind == "no_answer" else "error"
-        record = RolloutRecord(
+        return RolloutRecord(
             rollout.entry, rollout.task_id, rollout.index, status, None, failure_kind=kind, error=str(error) or kind
         )
-    else:
-        record = _record(rollout, finished)
-    await asyncio.to_thread(store.save, rollout, record)
-    return record
+    return _record(rollout, finished)
 
 
 def _record(rollout: PlannedRollout, finished: Rollout) -> RolloutRecord:

@@ -36,7 +36,9 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
 
 def contents(directory: Path) -> dict[str, bytes]:
     """Every file of a run directory, read; those of its evaluations are not the trainer's."""
-    files = [path for path in directory.rglob("*") if path.is_file() and not path.relative_to(directory).parts[0].startswith("eval-")]
+    files = [
+        path for path in directory.rglob("*") if path.is_file() and not path.relative_to(directory).parts[0].startswith("eval-")
+    ]
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
