@@ -6,10 +6,11 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ class Site:
         options = ["--parsable", "--time", limit, "--cpus-per-task", "2", "--mem", "3000", "--output", f"{name}.log"]
         return self.ask("sbatch", *options, "--wrap", script).strip()
 
+    def job_of(self, rule: str, unit: str) -> str:
+        """The id of the running job of a rule, by the comment that the submitter gives it."""
+        jobs = self.ask("squeue", "--noheader", "--states=RUNNING", "--format=%i %k").splitlines()
+        (found,) = [line.split()[0] for line in jobs if rule in line and unit in line]
+        return found
+
     def rows(self, run: str) -> list[dict[str, Any]]:
         path = self.clone.root / "runs" / run / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
@@ -73,57 +80,52 @@ def site(cluster: dict[str, str], checkout: Path, tmp_path_factory: pytest.TempP
     return Site(clone_of(checkout, tmp_path_factory.mktemp("site") / "clone"), cluster)
 
 
-@pytest.fixture(scope="module")
-def limited(site: Site) -> str:
-    """A job whose time limit is shorter than its time budget. Slurm's least limit is a minute: it runs beside the other tests."""
-    return site.submit("limited", "train.max_training_steps=5000", "--time-budget", "720m", limit="1")
-
-
-def test_the_command_as_typed_plans_from_an_empty_home(site: Site, limited: str, tmp_path: Path) -> None:
+def test_the_command_as_typed_plans_from_an_empty_home(site: Site, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     dry = site.clone.run(sys.executable, "-m", "snakemake", "--profile", "slurm", "train", "-n", **{**site.slurm, **home})
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert re.search(r"^Job \d+: train main$", dry.stdout, re.MULTILINE)
 
 
-def test_a_recipe_trains_over_a_job_that_got_term_and_one_that_was_killed(site: Site, limited: str) -> None:
-    """The plain profile: its retries go on with the run, each step is told once, and sandboxes of the dead job are reaped."""
+def test_a_recipe_trains_to_its_end_over_signals_and_limits(site: Site) -> None:
+    """Slurm's least time limit is a minute: the job that reaches it runs beside the recipe."""
+    limited = site.submit("limited", "train.max_training_steps=5000", "--time-budget", "720m", limit="1")
+    recipe_trains_over_a_job_that_got_term_and_one_that_was_killed(site)
+    time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site, limited)
+    wait_for(lambda: not site.ask("squeue", "--noheader", "--format=%i", "--states=RUNNING,PENDING,COMPLETING"), 60, str)
+
+
+def recipe_trains_over_a_job_that_got_term_and_one_that_was_killed(site: Site) -> None:
+    """The plain profile: its retries go on with the run, and each step is told once."""
     config = site.clone.root / RL
     config.write_text(config.read_text().replace("max_training_steps: 2", f"max_training_steps: {STEPS}"))
     command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--config", f"recipe={RECIPE}", "--", "train"]
     process = site.clone.start(*command, **site.slurm)
 
-    def log() -> str:
-        return site.read("logs/train/main.log")
-
     def told() -> str:
-        process.kill()
-        return f"{process.communicate()[0]}\n{log()}"
+        os.killpg(process.pid, signal.SIGINT)
+        return f"{process.communicate(timeout=60)[0]}\n{site.read('logs/train/main.log')}"
 
-    for steps, signal_name in ((3, "TERM"), (8, "KILL")):
-        wait_for(lambda: process.poll() is not None or len(site.rows("main")) >= steps, 240, told)  # noqa: B023  called in this turn
+    def until_step(step: int) -> None:
+        wait_for(lambda: process.poll() is not None or len(site.rows("main")) >= step, 240, told)
         assert process.poll() is None, told()
-        site.ask("scancel", f"--signal={signal_name}", job_of(site, "train_run", "main"))
+
+    until_step(3)
+    site.ask("scancel", "--signal=TERM", site.job_of("train_run", "main"))
+    until_step(8)
+    os.kill(json.loads(site.read("runs/main/process.json"))["pid"], signal.SIGKILL)
     output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
     receipt = json.loads(site.read("results/main/train.json"))
     assert [point["step"] for point in receipt["curve"]] == list(range(1, STEPS + 1))
     assert [row["step"] for row in site.rows("main")] == list(range(1, STEPS + 1))
-    names = [json.loads(line)["name"] for line in site.read("runs/main/checkpoints.jsonl").splitlines()]
-    assert any(name.endswith("_interrupted") for name in names), "TERM saves"
-    assert "stopped after" in log() and "start 3: going on after step" in log()
+    saved = [json.loads(line) for line in site.read("runs/main/checkpoints.jsonl").splitlines()]
+    assert [row["start"] for row in saved if row["name"].endswith("_interrupted")] == [1], "TERM saves, and nothing else stopped it"
+    assert saved[-1]["start"] == 3, "one start for each of the three attempts"
     assert set(json.loads(site.read("results/summary.json"))["evaluations"]) == {"before", "after"}
 
 
-def job_of(site: Site, rule: str, run: str) -> str:
-    """The id of the running job of a rule, by the comment that the submitter gives it."""
-    jobs = site.ask("squeue", "--noheader", "--states=RUNNING", "--format=%i %k").splitlines()
-    found = [line.split()[0] for line in jobs if rule in line and run in line]
-    assert found, jobs
-    return found[-1]
-
-
-def test_the_time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site: Site, limited: str) -> None:
+def time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site: Site, limited: str) -> None:
     wait_for(lambda: site.read("limited.code"), 240, lambda: site.read("limited.log"))
     assert site.read("limited.code").strip() == "143", site.read("limited.log")
     rows = site.rows("limited")
@@ -138,13 +140,3 @@ def test_the_time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site: S
     assert site.read("limited.code").strip() == "0", site.read("limited.log")
     assert [row["step"] for row in site.rows("limited")] == list(range(1, steps + 1))
     assert f"going on after step {len(rows)}" in site.read("limited.log")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_job_outlives_the_tests(site: Site) -> Iterator[None]:
-    yield
-    if site.ask("squeue", "--noheader", "--format=%i").split():
-        site.ask("scancel", f"--user={os.environ.get('USER', 'root')}")
-        wait_for(
-            lambda: not site.ask("squeue", "--noheader", "--states=RUNNING,PENDING,COMPLETING", "--format=%i").split(), 30, str
-        )

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 RECIPE = "tests/recipes/tiny/recipe.yaml"
+# What the run of `trained` wrote into its pipes.
+FIRST_OUTPUT = "first_output.txt"
 
 
 @dataclass(frozen=True)
@@ -73,4 +75,5 @@ def trained(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     clone = clone_of(checkout, tmp_path_factory.mktemp("trained") / "clone")
     done = clone.snakemake()
     assert done.returncode == 0, done.stdout + done.stderr
+    (clone.root / FIRST_OUTPUT).write_text(done.stdout + done.stderr)
     yield clone
