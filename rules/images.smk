@@ -23,3 +23,5 @@ rule prepare:
     """Everything that training and evaluating will read, and nothing of either."""
     input:
         collect("<results>/{unit}/inputs/image_map.json", unit=UNITS),
+    message:
+        "all inputs are there"

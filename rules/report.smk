@@ -44,9 +44,12 @@ rule write_report:
 
 
 rule report:
-    """The page for people."""
+    """The figures for programs and the page for people."""
     input:
+        "<results>/summary.json",
         "<results>/report.html",
+    message:
+        "the report is there"
 
 
 rule rebuild:

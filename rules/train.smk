@@ -66,6 +66,8 @@ rule train_all:
     """The receipts of all runs."""
     input:
         collect("<results>/{run}/train.json", run=RECIPE.runs),
+    message:
+        "all runs are trained"
 
 
 rule eval:
@@ -75,3 +77,5 @@ rule eval:
             f"<results>/{item.of}/eval-{name}.json"
             for name, item in RECIPE.evaluations.items()
         ],
+    message:
+        "all evaluations are there"

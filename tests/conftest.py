@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.leftovers"]
+
 GROUPS = ("unit", "process", "model", "docker", "hpc", "slurm")
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -34,6 +34,18 @@ class RolloutResult:
     tokens: Mapping[str, int]
     calls: int
 
+    def parsing(self) -> dict[str, int]:
+        """How the model's replies read: generations, those that ended by themselves, calls emitted, recovered and unparsed."""
+        generations = [
+            item for trajectory in self.collection.trajectories.values() for item in trajectory.misc["model_generations"]
+        ]
+        counted = ("emitted_calls", "recovered_calls", "unparsed_calls")
+        return {
+            "generations": len(generations),
+            "clean": sum(bool(item["parse_success"]) for item in generations),
+            **{name: sum(item[name] for item in generations) for name in counted},
+        }
+
     def summary(self) -> dict[str, Any]:
         """As `platoon rollout --json` prints it."""
         agents = [
@@ -59,6 +71,7 @@ class RolloutResult:
             "outcome": self.outcome.to_dict(),
             "seconds": {stage: round(value, 3) for stage, value in self.seconds.items()},
             "tokens": dict(self.tokens),
+            "parsing": self.parsing(),
         }
 
 

@@ -31,7 +31,7 @@ HELPER_TIMEOUT_S = 60.0
 BACKSTOP_S = 60.0
 INSTALL_TAIL_CHARACTERS = 4000
 
-SET_UP = 'pwd && d="${TMPDIR:-/tmp}/platoon-harness/$1" && mkdir -p "$d" && chmod 700 "$d" && cd "$d" && pwd'
+SET_UP = 'pwd && d="${TMPDIR:-/tmp}/platoon-harness/$1" && mkdir -p -m 700 "$d" && cd "$d" && pwd'
 FINISH = """
 found() { grep -lsF -- "$1" /proc/[0-9]*/environ 2>/dev/null | while read -r f; do f=${f#/proc/}; echo "${f%/environ}"; done; }
 if grep -qsF -- "$1" /proc/[0-9]*/environ; then

@@ -87,6 +87,7 @@ def test_an_episode_from_task_to_rows():
     }
     assert set(run.result.seconds) == {"setup", "agent", "model", "grade", "total"}
     assert run.result.rollout_id.startswith("t-1-")
+    assert run.result.parsing() == {"generations": 2, "clean": 2, "emitted_calls": 1, "recovered_calls": 0, "unparsed_calls": 0}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
@@ -178,6 +179,15 @@ def test_a_sandbox_without_its_directory_is_a_setup_failure(tmp_path):
             await sandbox.stop()
 
     assert asyncio.run(run()).outcome.failure_kind == "harness_setup"
+
+
+def test_the_script_is_old_python():
+    """Task images bring their own interpreter: the syntax is that of 3.6, and no module outside the standard library is named."""
+    script = Path(__file__).parents[2] / "platoon" / "harness" / "builtin" / "platoon_bash" / "platoon_bash.py"
+    tree = ast.parse(script.read_text(), feature_version=(3, 6))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported <= sys.stdlib_module_names
 
 
 def test_the_script_reads_and_writes_json_as_the_library_does():

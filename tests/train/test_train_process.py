@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import children, gone, until, wait_for
 
 pytestmark = pytest.mark.model
 
@@ -104,32 +106,6 @@ class Runs:
 def environment() -> dict[str, str]:
     paths = [str(Path(__file__).parents[2]), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "OMP_NUM_THREADS": "1"}
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    def true_or_over() -> bool:
-        assert process.poll() is None, process.communicate()[0]
-        return true()
-
-    wait_for(true_or_over)
-
-
-def children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children")
-    own = [int(item) for item in listed.read_text().split()] if listed.exists() else []
-    threads = [int(item) for task in Path(f"/proc/{pid}/task").iterdir() for item in (task / "children").read_text().split()]
-    return sorted({*own, *threads})
-
-
-def gone(pids: list[int]) -> bool:
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 @pytest.fixture

@@ -21,15 +21,25 @@ class Clone:
 
     root: Path
 
+    def environment(self, **more: str) -> dict[str, str]:
+        """`platoon` and Snakemake come from the interpreter of the tests, the package from the clone."""
+        return {**os.environ, "PYTHONPATH": str(self.root), "OMP_NUM_THREADS": "1", **more}
+
     def run(self, *command: str, timeout_s: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command in the clone; `platoon` and Snakemake come from the interpreter of the tests."""
-        variables = {**os.environ, "PYTHONPATH": str(self.root), "OMP_NUM_THREADS": "1", **env}
-        return subprocess.run(
-            command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False
+        """Runs a command in the clone to its end."""
+        variables = self.environment(**env)
+        return subprocess.run(command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def start(self, *command: str, stream: int = subprocess.PIPE, **env: str) -> subprocess.Popen[str]:
+        """Starts a command in the clone, in a session of its own; stream: where output and errors go."""
+        variables = self.environment(**env)
+        errors = subprocess.STDOUT if stream == subprocess.PIPE else stream
+        return subprocess.Popen(
+            command, cwd=self.root, env=variables, stdout=stream, stderr=errors, text=True, start_new_session=True
         )
 
     def snakemake(self, *options: str, target: str = "train", recipe: str = RECIPE, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "snakemake", target, "--profile", "local", "--config", f"recipe={recipe}", *options]
+        command = [sys.executable, "-m", "snakemake", "--profile", "local", "--config", f"recipe={recipe}", *options, "--", target]
         return self.run(*command, **env)
 
     def platoon(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

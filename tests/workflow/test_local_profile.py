@@ -7,6 +7,8 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,25 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
 NOTHING = "Nothing to be done"
 RL = "tests/recipes/tiny/rl.yaml"
+TASK = "tests/recipes/tiny/tasks/put-0/instruction.md"
+
+
+@contextmanager
+def edited(path: Path, old: str, new: str) -> Iterator[None]:
+    """The file with one text in place of another, then as it was."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    try:
+        yield
+    finally:
+        path.write_text(text)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file of a run directory, read; those of its evaluations are not the trainer's."""
+    files = [path for path in directory.rglob("*") if path.is_file() and not path.relative_to(directory).parts[0].startswith("eval-")]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 def planned(output: str) -> dict[str, str]:
@@ -71,7 +92,7 @@ def cpu_s(command: list[str], cwd: Path, env: dict[str, str]) -> float:
 
 
 def test_a_touched_file_reruns_nothing(trained: Clone) -> None:
-    for path in [*(trained.root / "recipes/quickstart/tasks").rglob("*"), *(trained.root / "tests/recipes/tiny").iterdir()]:
+    for path in (trained.root / "tests/recipes/tiny").rglob("*"):
         path.touch()
     again = trained.snakemake("-n")
     assert NOTHING in again.stdout + again.stderr, again.stdout
@@ -79,54 +100,84 @@ def test_a_touched_file_reruns_nothing(trained: Clone) -> None:
 
 def test_a_changed_task_reruns_what_depends_on_it(trained: Clone) -> None:
     """The plan names the file; runs without that dataset are left alone."""
-    task = first_task(trained)
-    text = task.read_bytes()
-    try:
-        task.write_bytes(text + b"\n")
+    with edited(trained.root / TASK, "put", "Put"):
         jobs = planned(trained.snakemake("-n").stdout)
-    finally:
-        task.write_bytes(text)
-    assert {"lock the datasets of main", "train main", "evaluate main: after"} <= set(jobs)
-    assert not any("warm" in job and "evaluate" not in job for job in jobs)
-    assert str(task.relative_to(trained.root)) in jobs["lock the datasets of main"]
+    assert {"lock the datasets of main", "train main", "evaluate warm: before", "evaluate main: after"} <= set(jobs)
+    assert not any(job.endswith("warm") for job in jobs), "the warm start reads no task"
+    assert TASK in jobs["lock the datasets of main"]
 
 
-def first_task(clone: Clone) -> Path:
-    name = (clone.root / "tests/recipes/tiny/tasks.txt").read_text().split()[0]
-    return clone.root / "recipes/quickstart/tasks" / name / "instruction.md"
+def test_a_figure_that_was_removed_is_made_again(trained: Clone) -> None:
+    summary = trained.root / "results/summary.json"
+    before = summary.read_bytes()
+    summary.unlink()
+    assert trained.snakemake().returncode == 0
+    assert summary.read_bytes() == before
 
 
-def test_a_longer_plan_extends_the_run_and_another_identity_is_refused(trained: Clone) -> None:
-    config, receipt = trained.root / RL, trained.root / "results/main/train.json"
-    text, before = config.read_text(), receipt.read_bytes()
-    rows = (trained.root / "runs/main/checkpoints.jsonl").read_bytes()
-    try:
-        config.write_text(text.replace("group_size: 2", "group_size: 4"))
+def test_another_identity_is_refused_and_going_back_restores_the_receipt(trained: Clone) -> None:
+    config, receipt, run_dir = trained.root / RL, trained.root / "results/main/train.json", trained.root / "runs/main"
+    before, held = receipt.read_bytes(), contents(run_dir)
+    with edited(config, "group_size: 2", "group_size: 4"):
         refused = trained.snakemake()
         assert refused.returncode != 0
         log = refused.stdout + refused.stderr
-        assert "group_size" in log
-        assert "runs." in log, "the refusal says to give the run another name"
-        assert (trained.root / "runs/main/checkpoints.jsonl").read_bytes() == rows, "nothing of the run was touched"
-    finally:
-        config.write_text(text)
+        assert "train.workflow_config.group_size: the run 'main' was trained with 2, this configuration says 4" in log
+        assert "runs.main-2" in log, "the refusal says to give the run another name"
+        assert contents(run_dir) == held, "nothing of the run was touched"
+        assert not receipt.exists()
     back = trained.snakemake()
     assert back.returncode == 0, back.stdout + back.stderr
-    assert receipt.read_bytes() == before, "going back restores the receipt"
-    try:
-        config.write_text(text.replace("max_training_steps: 2", "max_training_steps: 3"))
+    assert receipt.read_bytes() == before
+    assert contents(run_dir) == held, "the receipt comes from what the run directory says"
+
+
+def test_a_longer_plan_extends_the_run(trained: Clone) -> None:
+    receipt = trained.root / "results/main/train.json"
+    before = receipt.read_bytes()
+    with edited(trained.root / RL, "max_training_steps: 2", "max_training_steps: 3"):
         longer = trained.snakemake()
         assert longer.returncode == 0, longer.stdout + longer.stderr
         grown = json.loads(receipt.read_bytes())
         assert grown["steps"] == 3
         assert [point["step"] for point in grown["curve"]] == [1, 2, 3]
-        assert [point["rows_digest"] for point in grown["curve"]][:2] == [
-            point["rows_digest"] for point in json.loads(before)["curve"]
-        ]
-    finally:
-        config.write_text(text)
+        assert grown["curve"][:2] == json.loads(before)["curve"], "the steps that were there are kept as they were"
+    assert trained.snakemake().returncode == 0
+    assert json.loads(receipt.read_bytes())["curve"] == json.loads(before)["curve"]
 
 
 def test_rebuild_makes_the_same_inputs(trained: Clone) -> None:
     rebuilt = trained.snakemake(target="rebuild")
     assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
+    assert "verified: warm, main, eval-before, eval-after" in rebuilt.stdout + rebuilt.stderr
+
+
+def test_verify_names_the_first_difference(trained: Clone) -> None:
+    with edited(trained.root / TASK, "put", "Put"):
+        differs = trained.platoon("verify", "main", "--recipe", RECIPE, "--site", "profiles/local/site.yaml")
+    assert differs.returncode == 1
+    assert "main/inputs/datasets.lock.json:12: published" in differs.stderr
+    assert "Traceback" not in differs.stderr
+
+
+def test_a_workflow_of_a_user_imports_ours(trained: Clone, tmp_path: Path) -> None:
+    """As a module under a prefix, with a rule of the user's that reads a receipt."""
+    (tmp_path / "Snakefile").write_text(f'''
+module agents:
+    snakefile: "{trained.root}/workflow/Snakefile"
+    config: {{"recipe": "{trained.root / RECIPE}"}}
+
+use rule * from agents as agents_*
+
+rule paper:
+    default_target: True
+    input: "results/main/eval-after.json"
+    output: "paper.txt"
+    message: "write the paper"
+    shell: "cp {{input}} {{output}}"
+''')
+    profile = str(trained.root / "profiles/local")
+    command = [sys.executable, "-m", "snakemake", "-n", "--directory", str(tmp_path), "--snakefile", str(tmp_path / "Snakefile")]
+    dry = trained.run(*command, "--profile", profile)
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert {"train warm", "train main", "evaluate main: after", "write the paper"} <= set(planned(dry.stdout))

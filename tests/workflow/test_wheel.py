@@ -1,4 +1,4 @@
-"""A wheel by itself: installed in an empty environment it prepares a recipe from any folder, and adds nothing beside the package."""
+"""A wheel by itself: in an empty environment it prepares a recipe from any folder, and adds nothing beside the package."""
 
 from __future__ import annotations
 

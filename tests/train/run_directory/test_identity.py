@@ -47,12 +47,12 @@ def test_plan_cadence_limits_and_addresses_go_on_with_the_run(changes: dict[str,
 )
 def test_another_identity_names_the_key_and_touches_nothing(changes: dict[str, Any], key: str, tmp_path: Path) -> None:
     write_identity(tmp_path, identity())
-    before = {path: path.stat() for path in tmp_path.iterdir()}
+    before = {path: path.stat().st_ctime_ns for path in tmp_path.iterdir()}
     with pytest.raises(IdentityError) as refusal:
         check_identity(tmp_path, identity(**changes), "main")
     assert [problem.key for problem in refusal.value.problems] == [key]
     assert "runs.main-2" in str(refusal.value) and refusal.value.exit_code == 78
-    assert {path: path.stat() for path in tmp_path.iterdir()} == before
+    assert {path: path.stat().st_ctime_ns for path in tmp_path.iterdir()} == before
 
 
 def test_the_same_identity_is_known_and_an_empty_place_has_none(tmp_path: Path) -> None:

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat e
+echo 460 > l

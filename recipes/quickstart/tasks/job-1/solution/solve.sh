@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat h
+echo 141 > k

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat v
+echo 988 > u

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat r
+echo 302 > n

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat m
+echo 503 > v

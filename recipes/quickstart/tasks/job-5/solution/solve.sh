@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat y
+echo 404 > w

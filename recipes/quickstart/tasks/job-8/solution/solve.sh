@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat x
+echo 129 > v

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+cat i
+echo 634 > w

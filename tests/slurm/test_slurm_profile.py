@@ -1,0 +1,150 @@
+"""A recipe on Slurm: the command as typed, jobs that end by signals, and the attempts that go on after them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workflow.conftest import RECIPE, Clone, clone_of
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+STEPS = 40
+RL = "tests/recipes/tiny/rl.yaml"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A clone on the cluster."""
+
+    clone: Clone
+    slurm: dict[str, str]
+
+    def ask(self, *command: str) -> str:
+        done = subprocess.run(
+            command, cwd=self.clone.root, env=self.variables(), capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout
+
+    def variables(self) -> dict[str, str]:
+        return {**self.clone.environment(), **self.slurm}
+
+    def submit(self, name: str, *arguments: str, limit: str) -> str:
+        """Submits `platoon train` of the recipe's RL run by hand; the job's id. The exit code goes to `<name>.code`."""
+        command = shlex.join(
+            [sys.executable, "-m", "platoon", "train", RL, *arguments, "--run", name, "--site", "profiles/local/site.yaml"]
+        )
+        # A shell that lives on until its child has saved: a site's own script would use exec and leave the code to Slurm.
+        script = (
+            f"trap : TERM; {command} & wait $!; code=$?; [ $code -le 128 ] || {{ wait $!; code=$?; }}; echo $code > {name}.code"
+        )
+        options = ["--parsable", "--time", limit, "--cpus-per-task", "2", "--mem", "3000", "--output", f"{name}.log"]
+        return self.ask("sbatch", *options, "--wrap", script).strip()
+
+    def rows(self, run: str) -> list[dict[str, Any]]:
+        path = self.clone.root / "runs" / run / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+    def read(self, name: str) -> str:
+        path = self.clone.root / name
+        return path.read_text() if path.exists() else ""
+
+
+def wait_for(true: Callable[[], object], limit_s: float, told: Callable[[], str]) -> None:
+    deadline = time.monotonic() + limit_s
+    while not true():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def site(cluster: dict[str, str], checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(clone_of(checkout, tmp_path_factory.mktemp("site") / "clone"), cluster)
+
+
+@pytest.fixture(scope="module")
+def limited(site: Site) -> str:
+    """A job whose time limit is shorter than its time budget. Slurm's least limit is a minute: it runs beside the other tests."""
+    return site.submit("limited", "train.max_training_steps=5000", "--time-budget", "720m", limit="1")
+
+
+def test_the_command_as_typed_plans_from_an_empty_home(site: Site, limited: str, tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    dry = site.clone.run(sys.executable, "-m", "snakemake", "--profile", "slurm", "train", "-n", **site.slurm, **home)
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert re.search(r"^Job \d+: train main$", dry.stdout, re.MULTILINE)
+
+
+def test_a_recipe_trains_over_a_job_that_got_term_and_one_that_was_killed(site: Site, limited: str) -> None:
+    """The plain profile: its retries go on with the run, each step is told once, and sandboxes of the dead job are reaped."""
+    config = site.clone.root / RL
+    config.write_text(config.read_text().replace("max_training_steps: 2", f"max_training_steps: {STEPS}"))
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--config", f"recipe={RECIPE}", "--", "train"]
+    process = site.clone.start(*command, **site.slurm)
+
+    def log() -> str:
+        return site.read("logs/train/main.log")
+
+    def told() -> str:
+        process.kill()
+        return f"{process.communicate()[0]}\n{log()}"
+
+    for steps, signal_name in ((3, "TERM"), (8, "KILL")):
+        wait_for(lambda: process.poll() is not None or len(site.rows("main")) >= steps, 240, told)  # noqa: B023  called in this turn
+        assert process.poll() is None, told()
+        site.ask("scancel", f"--signal={signal_name}", job_of(site, "train_run", "main"))
+    output, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, output
+    receipt = json.loads(site.read("results/main/train.json"))
+    assert [point["step"] for point in receipt["curve"]] == list(range(1, STEPS + 1))
+    assert [row["step"] for row in site.rows("main")] == list(range(1, STEPS + 1))
+    names = [json.loads(line)["name"] for line in site.read("runs/main/checkpoints.jsonl").splitlines()]
+    assert any(name.endswith("_interrupted") for name in names), "TERM saves"
+    assert "stopped after" in log() and "start 3: going on after step" in log()
+    assert set(json.loads(site.read("results/summary.json"))["evaluations"]) == {"before", "after"}
+
+
+def job_of(site: Site, rule: str, run: str) -> str:
+    """The id of the running job of a rule, by the comment that the submitter gives it."""
+    jobs = site.ask("squeue", "--noheader", "--states=RUNNING", "--format=%i %k").splitlines()
+    found = [line.split()[0] for line in jobs if rule in line and run in line]
+    assert found, jobs
+    return found[-1]
+
+
+def test_the_time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site: Site, limited: str) -> None:
+    wait_for(lambda: site.read("limited.code"), 240, lambda: site.read("limited.log"))
+    assert site.read("limited.code").strip() == "143", site.read("limited.log")
+    rows = site.rows("limited")
+    assert rows, site.read("limited.log")
+    assert "JobState=TIMEOUT" in site.ask("scontrol", "show", "job", limited)
+    saved = json.loads(site.read("runs/limited/checkpoints.jsonl").splitlines()[-1])
+    assert saved["name"].endswith("_interrupted") and saved["batch"] == len(rows)
+    steps = len(rows) + 2
+    (site.clone.root / "limited.code").unlink()
+    site.submit("limited", f"train.max_training_steps={steps}", "--time-budget", "720m", limit="5")
+    wait_for(lambda: site.read("limited.code"), 120, lambda: site.read("limited.log"))
+    assert site.read("limited.code").strip() == "0", site.read("limited.log")
+    assert [row["step"] for row in site.rows("limited")] == list(range(1, steps + 1))
+    assert f"going on after step {len(rows)}" in site.read("limited.log")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_job_outlives_the_tests(site: Site) -> Iterator[None]:
+    yield
+    if site.ask("squeue", "--noheader", "--format=%i").split():
+        site.ask("scancel", f"--user={os.environ.get('USER', 'root')}")
+        wait_for(
+            lambda: not site.ask("squeue", "--noheader", "--states=RUNNING,PENDING,COMPLETING", "--format=%i").split(), 30, str
+        )
