@@ -30,7 +30,10 @@ from platoon.errors import ConfigError, Problem, ServiceError
 
 PARENT_VARIABLE = "PLATOON_LOCAL_PARENT"
 FAULTS_VARIABLE = "PLATOON_LOCAL_FAULTS"
-TERM_GRACE_S = 5.0
+STOP_GRACE_S = 5.0
+# What ends a held service. TERM and INT it ignores: a scheduler at its time limit and a terminal send those to every process of a
+# job at once, and the trainer still has to save with it.
+STOP_SIGNAL = signal.SIGRTMIN
 LOG_TAIL_BYTES = 4096
 LOG_TAIL_LINES = 15
 
@@ -214,10 +217,10 @@ class LocalServiceProcess:
         return line
 
     def _end(self, child: subprocess.Popen[bytes], pidfd: int) -> None:
-        """TERM, a grace, KILL; the child is reaped."""
+        """The stop signal, a grace, KILL; the child is reaped."""
         if child.poll() is None:
-            child.terminate()
-            self._wait((pidfd,), TERM_GRACE_S)
+            child.send_signal(STOP_SIGNAL)
+            self._wait((pidfd,), STOP_GRACE_S)
         if child.poll() is None:
             child.kill()
         child.wait()

@@ -1,7 +1,7 @@
 """The server process: an aiohttp application on loopback over one `LocalService`.
 
-Says where it listens on the ready descriptor, once it does: one JSON line `{"base_url": ..., "pid": ...}`. Ends on TERM or INT,
-and never by a request. Logs to standard error.
+Says where it listens on the ready descriptor, once it does: one JSON line `{"base_url": ..., "pid": ...}`. Ends on TERM or INT
+unless it was started with those ignored, on the launcher's stop signal, and never by a request. Logs to standard error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp import web
 
 from platoon.errors import ConfigError
 from platoon.local.faults import Fault, FaultTable
-from platoon.local.launcher import FAULTS_VARIABLE
+from platoon.local.launcher import FAULTS_VARIABLE, STOP_SIGNAL
 from platoon.local.middleware import (
     delete_faults,
     errors_as_json,
@@ -50,11 +50,12 @@ def make_app(service: LocalService, api_key: str | None, faults: bool) -> web.Ap
 
 
 async def serve(settings: ServerSettings) -> None:
-    """Serves until TERM or INT."""
+    """Serves until a signal ends it."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT, STOP_SIGNAL):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
     service = LocalService(settings.service, FaultTable(_faults_asked_for() if settings.faults else []))
     service.worker.start()
     runner = web.AppRunner(

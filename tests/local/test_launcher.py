@@ -105,3 +105,15 @@ def test_the_launcher_and_the_package_load_neither_torch_nor_the_sdk() -> None:
     imports = "import sys, platoon.local, platoon.local.launcher, platoon.cli.local"
     code = f"{imports}; print({{'torch', 'tinker', 'numpy'}} & {{*sys.modules}})"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def test_signals_that_reach_a_whole_job_leave_a_held_service_to_its_parent(tmp_path: Path) -> None:
+    """At a time limit Slurm signals every process of the job, and a terminal every one of its group: the trainer saves first."""
+    with start_local_service(tmp_path) as service:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(service.pid, number)
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(service.died(), 0.5))
+        service.check()
+        pid = service.pid
+    assert not Path(f"/proc/{pid}").exists() and service.failure is None

@@ -81,7 +81,7 @@ def limited(site: Site) -> str:
 
 def test_the_command_as_typed_plans_from_an_empty_home(site: Site, limited: str, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    dry = site.clone.run(sys.executable, "-m", "snakemake", "--profile", "slurm", "train", "-n", **site.slurm, **home)
+    dry = site.clone.run(sys.executable, "-m", "snakemake", "--profile", "slurm", "train", "-n", **{**site.slurm, **home})
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert re.search(r"^Job \d+: train main$", dry.stdout, re.MULTILINE)
 

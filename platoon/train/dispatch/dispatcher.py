@@ -74,7 +74,7 @@ class Dispatcher:
         self.changed = asyncio.Event()
         self.settled = asyncio.Event()
         self.fault: BaseException | None = None
-        self.must_finish = False
+        self._finishing = asyncio.Event()
         self._reissues: deque[Draw] = deque()
         self._seq = 0
         self._running: dict[DrawKey, tuple[asyncio.Task[None], float]] = {}
@@ -91,6 +91,18 @@ class Dispatcher:
     def start(self) -> None:
         assert self._loop is None
         self._loop = asyncio.create_task(self._start_groups(), name="dispatcher")
+
+    @property
+    def must_finish(self) -> bool:
+        """Whether the step has updated already: then groups start and settle also while the run stops."""
+        return self._finishing.is_set()
+
+    @must_finish.setter
+    def must_finish(self, value: bool) -> None:
+        if value:
+            self._finishing.set()
+        else:
+            self._finishing.clear()
 
     def wake(self) -> None:
         self.changed.set()
@@ -164,6 +176,10 @@ class Dispatcher:
 
         try:
             output = await run_group_guarded(draw, attempt, now=self._now, pauses_s=self.settings.retry_pauses_s)
+            if self._stopping():
+                # A scheduler signals the commands in the sandboxes as well: what they say now is no measurement. The draw stays
+                # outstanding and is played again by the next start.
+                await self._finishing.wait()
             digest = await self._store(draw, output)
         except Exception as error:
             self._fail(error)

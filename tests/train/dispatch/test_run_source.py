@@ -214,6 +214,25 @@ def test_a_stop_ends_waiting_and_starting_but_not_a_step_that_must_finish(tmp_pa
     run(scenario())
 
 
+def test_what_settles_while_the_run_stops_is_played_again(tmp_path: Path) -> None:
+    """At its time limit Slurm signals the commands in the sandboxes too: their results are not those of the policy."""
+
+    async def scenario() -> None:
+        simulated = SimulatedRun(tmp_path, batch=2, steps=2, bound=0)
+        await simulated.source.start()
+        await until_quiet()
+        await simulated.settle(0, output())
+        simulated.stop.set()
+        simulated.running[1].set_result(output(reward=0.0))
+        await until_quiet()
+        state = DispatchState.from_dict(simulated.source.capture())
+        await simulated.source.close()
+        assert [kept.draw.position for kept in state.kept] == [0]
+        assert [draw.position for draw in state.outstanding] == [1]
+
+    run(scenario())
+
+
 def test_u86_a_group_that_never_answers_is_named_and_a_dead_service_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
