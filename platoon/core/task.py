@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Task:
-    """goal: the prompt text, None when the session tells it. id: unique in its entry. max_steps: the root's budget of model calls."""
+    """id: unique in its entry. goal: the prompt text, None when the session tells it. max_steps: the root's budget of calls."""
 
     id: str
     goal: str | None = None

@@ -75,7 +75,7 @@ def this_process() -> ProcessIdentity:
 
 
 def arm_parent_death(parent: int, death_signal: int = signal.SIGKILL) -> None:
-    """Called in a child: it gets `death_signal` when the thread that started it ends, and ends now when `parent` has gone already."""
+    """Called in a child: it gets `death_signal` when the thread that started it ends, and ends now when `parent` is gone."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

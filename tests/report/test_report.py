@@ -47,7 +47,7 @@ def receipts(steps: int = 6) -> list[dict[str, Any]]:
     after = {"reward_mean": 0.62, "components": {"parsed": 0.95, "state": 0.55}, "rollouts": 128, "valid": 127, "errored": 1}
     return [
         train,
-        {"kind": "evaluation", "name": "before", "run": "warm", "figures": before, "tasks": [{"task": "t", "reward_mean": 0.3, "rollouts": 4}]},
+        {"kind": "evaluation", "name": "before", "run": "warm", "figures": before, "tasks": [{"task": "t", "reward_mean": 0.3}]},
         {"kind": "evaluation", "name": "after", "run": "main", "figures": after, "example": example},
     ]
 

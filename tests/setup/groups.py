@@ -1,7 +1,7 @@
 """The test groups, what each needs, and the command that runs those whose tools are here.
 
-`groups.py run` runs each present group in turn and ends with a table: what ran, what was left out and why. With CI=true a group that
-is left out is a failure: `.ci/run` installs every tool.
+`groups.py run` runs each present group in turn and ends with a table: what ran, what was left out and why. With CI=true a group
+that is left out is a failure: `.ci/run` installs every tool.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One step: groups are taken microbatch by microbatch and sent as soon as they are in, so that rollouts and training overlap.
 
 Until the first optimizer step is submitted a stop request drops the step whole: nothing was committed, its groups are kept. After
-that the step always finishes. Every policy's optimizer step is submitted before any is awaited; a policy without rows does not step.
+that the step always finishes. Every policy's optimizer step is submitted before any is awaited; one without rows does not step.
 Work that grows with the tokens runs in threads, so that the loop keeps serving rollouts.
 """
 
