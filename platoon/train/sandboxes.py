@@ -33,7 +33,7 @@ async def run_sandboxes(run_dir: Path, console: Console) -> AsyncIterator[None]:
         yield
     finally:
         await labels.LIVE.stop_live(STOP_TIMEOUT_S)
-        await labels.reap_records(labels.LIVE.records(), REAP_TIMEOUT_S)
+        await labels.reap_records([*records, *labels.LIVE.records()], REAP_TIMEOUT_S)
         labels.LIVE.mirror_to(None)
         labels.set_labels(before)
         path.unlink(missing_ok=True)

@@ -304,6 +304,19 @@ def test_a_directory_whose_maker_died_before_its_record_is_swept(provider: Proce
     assert [entry.name for entry in root.iterdir()] == ["process-111111111111"]
 
 
+def test_a_half_made_directory_is_judged_by_its_maker(provider: ProcessProvider):
+    """A kill between a directory and its record, or between the two removals, leaves a name only: it tells who made it."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    root = provider._root()
+    names = {pid: root / f"process-{pid:06x}{'0' * 6}" for pid in (dead.pid, os.getpid())}
+    for directory in names.values():
+        directory.mkdir()
+        os.utime(directory, (time.time() - 5, time.time() - 5))
+    assert asyncio.run(provider.reap({"a": "b"})) == 0
+    assert not names[dead.pid].exists() and names[os.getpid()].exists()
+
+
 def test_names_that_are_no_provider():
     with pytest.raises(ConfigError, match="no sandbox provider is called 'docker'; there is: process"):
         get_provider("docker")

@@ -1,6 +1,6 @@
 """What lies in a process sandbox's directory, and how it is written and read.
 
-    <root>/process-<12 hex>/
+    <root>/process-<12 hex>/     6 digits of the maker's pid, 6 at random
         fs/               what commands see
         sandbox.json      labels and the owner's identity
         process-groups    one line a command: `<group> <start time of its leader>`
@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from platoon.host.processes import ProcessIdentity, boot_id, host_name, this_process
+from platoon.host.processes import ProcessIdentity, boot_id, host_name, start_ticks, this_process
 from platoon.host.scratch import private_dir
 
 PREFIX = "process-"
 MAX_RECORD_BYTES = 1 << 20
 MAX_GROUPS_BYTES = 16 << 20
+# How long a directory may be without a record: while its maker lives, and once no process has its maker's pid. The second is not 0,
+# because another container's processes are not seen here.
 UNRECORDED_GRACE_S = 600.0
+MAKERLESS_GRACE_S = 1.0
+PID_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -75,18 +80,29 @@ def read_record(directory: Path) -> SandboxRecord | None:
         return None
 
 
-def was_never_started(directory: Path) -> bool:
-    """Without a record for longer than a start takes to write it: its maker was killed in between."""
+def new_directory(root: Path) -> Path:
+    """A new `process-<12 hex>` below `root`; its name tells who made it before any record does."""
+    while True:
+        directory = root / f"{PREFIX}{os.getpid():0{PID_DIGITS}x}{secrets.token_hex(3)}"
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+            return directory
+
+
+def is_half_made(directory: Path) -> bool:
+    """Without a record, and its maker was killed before it wrote one or after it removed it: no process of it is left."""
     try:
         age_s = time.time() - directory.stat().st_mtime
-    except OSError:
+        maker = int(directory.name.removeprefix(PREFIX)[:PID_DIGITS], 16)
+    except (OSError, ValueError):
         return False
-    return age_s > UNRECORDED_GRACE_S and not (directory / "sandbox.json").exists()
+    grace_s = MAKERLESS_GRACE_S if start_ticks(maker) is None else UNRECORDED_GRACE_S
+    return age_s > grace_s and not (directory / "sandbox.json").exists()
 
 
-def append_group(directory: Path, group: int, start_ticks: int) -> None:
+def append_group(directory: Path, group: int, began_ticks: int) -> None:
     with (directory / "process-groups").open("a") as file:
-        file.write(f"{group} {start_ticks}\n")
+        file.write(f"{group} {began_ticks}\n")
 
 
 def read_groups(directory: Path) -> dict[int, int]:

@@ -17,7 +17,7 @@ from platoon.host.trees import copy_tree, remove_tree
 from platoon.sandbox.base import SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
 from platoon.sandbox.process.path_map import HOME, ROOTS, PathMap
-from platoon.sandbox.process.sandbox import ProcessSandbox, enough_tools, free_directory
+from platoon.sandbox.process.sandbox import ProcessSandbox, enough_tools
 from platoon.sandbox.relay import LoopbackRelay, check_upstreams
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class ProcessProvider:
 
     async def _start(self, spec: SandboxSpec, files: Path | None) -> ProcessSandbox:
         self._check(spec)
-        directory = free_directory(self._root())
+        directory = layout.new_directory(self._root())
         relays: dict[str, LoopbackRelay] = {}
         try:
             layout.write_record(directory, spec.labels)
@@ -139,7 +139,7 @@ class ProcessProvider:
         found = []
         for directory in layout.sandbox_directories(root):
             record = layout.read_record(directory)
-            if record is None and layout.was_never_started(directory):
+            if record is None and layout.is_half_made(directory):
                 remove_tree(directory)
             elif record is not None and record.abandoned() and labels.items() <= record.labels.items():
                 found.append(directory)

@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from platoon.host.processes import start_ticks, ticks_now
@@ -223,15 +222,6 @@ class ProcessSandbox:
         allowed = [self.paths.fs, *(Path(os.path.realpath(mount.source)) for mount in self.spec.mounts)]
         if not any(real.is_relative_to(place) for place in allowed):
             raise OSError(errno.ELOOP, "a symlink leads out of the sandbox", named)
-
-
-def free_directory(root: Path) -> Path:
-    """A new `process-<12 hex>` below `root`."""
-    while True:
-        directory = root / f"{layout.PREFIX}{secrets.token_hex(6)}"
-        with suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
-            return directory
 
 
 def enough_tools() -> str | None:
