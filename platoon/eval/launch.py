@@ -67,12 +67,15 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
         check_key(request.config.model_spec())
     began = time.monotonic()
     start = _Start(request, store, plan, kept, console, open_with, make_play or _player)
-    reason, records = asyncio.run(start.play())
+    try:
+        reason, records = asyncio.run(start.play())
+    finally:
+        if len(kept) < len(plan) and request.output_dir.exists():
+            store.add_elapsed(time.monotonic() - began)
     if reason is not None:
         console.say(f"stopped after {reason}: {len(records)} of {len(plan)} rollouts are done; the same command goes on")
         return EXIT_CODES[reason]
-    elapsed_s = time.monotonic() - began
-    results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests, elapsed_s)
+    results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests)
     console.say(results.publish(request.receipt))
     return exits.DONE
 

@@ -93,9 +93,11 @@ def _task(key: tuple[str, str], records: list[RolloutRecord], threshold: float, 
     }
 
 
-def receipt_figures(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The headline figures of a receipt."""
+def receipt_figures(report: Mapping[str, Any], elapsed_s: float) -> dict[str, Any]:
+    """The headline figures of a receipt. Seconds are sums over rollouts, which overlap; only `total` is wall time."""
     summary = report["summary"]
+    spent = dict(report["seconds"])
+    rollouts_s = spent.pop("total", 0.0)
     return {
         "reward_mean": summary["reward_mean"],
         "success_rate": summary["success_rate"],
@@ -105,7 +107,7 @@ def receipt_figures(report: Mapping[str, Any]) -> dict[str, Any]:
         "components": report["reward_components"],
         "outcomes": summary["outcome_status_counts"],
         "tokens": report["usage"],
-        "seconds": report["seconds"],
+        "seconds": {**spent, "rollouts": rollouts_s, "total": elapsed_s},
     }
 
 

@@ -79,7 +79,7 @@ def _entry_facts(config: EvaluationConfig, entry: EnvironmentConfig) -> dict[str
 
 @dataclass(frozen=True)
 class Results:
-    """A finished evaluation. records: in the order of the plan. digests: of the input files. elapsed_s: of this start."""
+    """A finished evaluation. records: in the order of the plan. digests: of the input files."""
 
     name: str
     config: EvaluationConfig
@@ -87,7 +87,6 @@ class Results:
     store: EvaluationStore
     records: Sequence[RolloutRecord]
     digests: Mapping[str, str] = field(default_factory=dict)
-    elapsed_s: float = 0.0
 
     def publish(self, receipt: Path | None) -> str:
         """Writes the reports, then the receipt; a line for a person. Raises PlatoonError when nothing could be measured."""
@@ -104,7 +103,7 @@ class Results:
         more = {
             "model": {"model_name": own.model_name, "model_path": self.weights.path, **self.store.provenance},
             "workflow_config": own.workflow.plain(),
-            "elapsed_seconds": self.elapsed_s,
+            "elapsed_seconds": self.store.elapsed_s(),
         }
         publish_json(directory / "final_report.json", {**report, **more}, WRITABLE)
         if receipt is not None:
@@ -128,7 +127,7 @@ class Results:
             "identity": canonical_digest(dict(self.store.provenance)),
             "seed": self.config.seed,
             "platoon": platoon.__version__,
-            "figures": reports.receipt_figures(report),
+            "figures": reports.receipt_figures(report, self.store.elapsed_s()),
             "tasks": reports.receipt_tasks(report),
             "example": self._example(),
         }

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.artifacts.publish import WRITABLE, append_json_line, publish_json, read_json_lines
 from platoon.errors import ConfigError, Problem
 from platoon.eval.plan import PlannedRollout
 
 METADATA = "metadata.json"
+STARTS = "starts.jsonl"
 COLLECTION = "trajectory_collection.json"
 
 
@@ -116,6 +117,14 @@ class EvaluationStore:
         """Marks a rollout as done; nothing of it changes afterwards."""
         self._settle(rollout)
         publish_json(self.path(rollout) / METADATA, {**record.to_dict(), "provenance": dict(self.provenance)}, WRITABLE)
+
+    def add_elapsed(self, seconds: float) -> None:
+        """Notes the wall time of a start that played rollouts."""
+        append_json_line(self.directory / STARTS, {"seconds": seconds})
+
+    def elapsed_s(self) -> float:
+        """Wall seconds of all starts that played rollouts: the same whoever asks, and how often."""
+        return sum(float(row["seconds"]) for row in read_json_lines(self.directory / STARTS))
 
     def _settle(self, rollout: PlannedRollout) -> None:
         """Gives the stored collection of a rollout the one name that readers look for."""

@@ -32,7 +32,8 @@ from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
 from platoon.train.trainer.receipt import finished_row, receipt_body
-from platoon.train.trainer.run import RunSettings, TrainerRun
+from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
 
 RESOLVED_FILE = "config.resolved.yaml"

@@ -200,10 +200,9 @@ def _quoted(text: str) -> str:
 def conversation(task: Task, draws: Draws) -> list[dict[str, object]]:
     """A demonstration of the task: right, wrong, or with a last call that is no JSON, at which an episode ends."""
     messages: list[dict[str, object]] = [{"role": "user", "content": task.instruction}]
-    for number, command in enumerate(task.commands):
+    for number, right in enumerate(task.commands):
         last = number == len(task.commands) - 1
-        if last and draws.below(100) < WRONG_PERCENT:
-            command = _wrong(command, draws)
+        command = _wrong(right, draws) if last and draws.below(100) < WRONG_PERCENT else right
         if last and draws.below(100) < BROKEN_PERCENT:
             call = json.dumps({"name": "bash", "arguments": {"command": command}})
             messages.append({"role": "assistant", "content": f"<tool_call>\n{call[:-1]}\n</tool_call>"})

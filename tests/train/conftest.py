@@ -19,7 +19,8 @@ from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import policy_specs
 from platoon.train.run_directory.identity import identity_digest
-from platoon.train.trainer.run import RunSettings, TrainerRun
+from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.sft import SftTrainer
 
 NO_CADENCE = Cadence()

@@ -25,7 +25,8 @@ from platoon.train.dispatch.setup import GROUPS_DIR, EntryRuntime, build_source
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import policy_specs
 from platoon.train.trainer.rl import RlTrainer
-from platoon.train.trainer.run import RunSettings, TrainerRun
+from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.settings import RunSettings
 from platoon.train.workflow.protocol import MemberRequest
 
 TASKS = tuple(f"task-{index}" for index in range(6))

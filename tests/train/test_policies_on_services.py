@@ -22,7 +22,8 @@ from platoon.train.policy.policy import Policy, SavedWeights
 from platoon.train.policy.service import ServiceAddress, TinkerFactory
 from platoon.train.policy.spec import policy_specs
 from platoon.train.trainer.rl import RlTrainer
-from platoon.train.trainer.run import RunSettings, TrainerRun
+from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.settings import RunSettings
 from tests.train.rl_runs import TASKS, MadeUpRollouts
 
 pytestmark = pytest.mark.model

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    from platoon.train.trainer.run import TrainerRun
+from platoon.host.console import Console
+from platoon.train.checkpoints.participants import Participants
+from platoon.train.policy.policy import Policy
+from platoon.train.policy.waits import Waits
+from platoon.train.trainer.settings import RunSettings, StepResult
+from platoon.train.trainer.signals import StopRequest
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,31 @@ class TrainerNeeds:
     stepping: Literal["lockstep"] = "lockstep"
 
 
+class Run(Protocol):
+    """What a trainer sees of its start (`trainer.run.TrainerRun`)."""
+
+    settings: RunSettings
+    console: Console
+    clock: Callable[[], float]
+    stop: StopRequest
+    participants: Participants
+    waits: Waits
+    policies: dict[str, Policy]
+    start: int
+    step: int
+    step_open: bool
+
+    @property
+    def trained(self) -> list[Policy]: ...
+
+    @property
+    def steps_left(self) -> int: ...
+
+    def tell(self, stage: str, detail: str = "") -> None: ...
+
+    async def end_step(self, result: StepResult, *, sampled: bool = True) -> None: ...
+
+
 class Trainer(Protocol):
     """The hooks, in the order the run calls them."""
 
@@ -36,19 +65,19 @@ class Trainer(Protocol):
 
     def steps_per_epoch(self) -> float: ...
 
-    def check(self, run: TrainerRun) -> None: ...
+    def check(self, run: Run) -> None: ...
 
-    async def prepare(self, run: TrainerRun) -> None: ...
+    async def prepare(self, run: Run) -> None: ...
 
-    async def started(self, run: TrainerRun) -> None: ...
+    async def started(self, run: Run) -> None: ...
 
-    async def ready(self, run: TrainerRun) -> None: ...
+    async def ready(self, run: Run) -> None: ...
 
-    async def run_steps(self, run: TrainerRun) -> None: ...
+    async def run_steps(self, run: Run) -> None: ...
 
     def has_unsaved_work(self) -> bool: ...
 
-    async def close(self, run: TrainerRun) -> None: ...
+    async def close(self, run: Run) -> None: ...
 
 
 class TrainerBase:
@@ -69,19 +98,19 @@ class TrainerBase:
         """Steps of one pass over the data, for cadences in epochs."""
         raise NotImplementedError
 
-    def check(self, run: TrainerRun) -> None:
+    def check(self, run: Run) -> None:
         """First phase: look at the configuration again, register participants with `run.participants`."""
 
-    async def prepare(self, run: TrainerRun) -> None:
+    async def prepare(self, run: Run) -> None:
         """After the training clients opened, before the launch save, which writes the state taken up here once more."""
 
-    async def started(self, run: TrainerRun) -> None:
+    async def started(self, run: Run) -> None:
         """Right after the launch save and its publication."""
 
-    async def ready(self, run: TrainerRun) -> None:
+    async def ready(self, run: Run) -> None:
         """Before the first step."""
 
-    async def run_steps(self, run: TrainerRun) -> None:
+    async def run_steps(self, run: Run) -> None:
         """Steps until `run.steps_left` is 0 or a stop is asked, each ended by `run.end_step`."""
         raise NotImplementedError
 
@@ -89,5 +118,5 @@ class TrainerBase:
         """Whether a start that ends no step is worth a save: work of a step under way that a checkpoint can keep."""
         return False
 
-    async def close(self, run: TrainerRun) -> None:
+    async def close(self, run: Run) -> None:
         """On every path. Idempotent."""

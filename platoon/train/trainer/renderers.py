@@ -6,12 +6,12 @@ from pathlib import Path
 
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer
-from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.api import Run
 
 TOKENIZER_FILES = ["tokenizer*", "*.jinja", "special_tokens_map.json", "vocab*", "merges.txt", "config.json"]
 
 
-def renderer_of(run: TrainerRun, policy: str) -> Renderer:
+def renderer_of(run: Run, policy: str) -> Renderer:
     """The renderer of a policy. A frozen policy has the tokenizer of a trained one of the same model, else its model's."""
     from platoon.sampling.renderers.build import build_renderer
 

@@ -20,8 +20,8 @@ from platoon.train.dispatch.source import RolloutSource, TrainInterrupted
 from platoon.train.step.metrics import step_metrics
 from platoon.train.step.settings import StepSettings
 from platoon.train.step.step import TrainStep
-from platoon.train.trainer.api import TrainerBase, TrainerNeeds
-from platoon.train.trainer.run import StepResult, TrainerRun
+from platoon.train.trainer.api import Run, TrainerBase, TrainerNeeds
+from platoon.train.trainer.settings import StepResult
 
 
 class Rollouts(Protocol):
@@ -44,9 +44,7 @@ class Rollouts(Protocol):
 class RlTrainer(TrainerBase):
     """tasks: train tasks by entry. make_rollouts: builds the rollouts of a start, once its training clients are open."""
 
-    def __init__(
-        self, config: RunConfig, tasks: Mapping[str, Sequence[str]], make_rollouts: Callable[[TrainerRun], Rollouts]
-    ) -> None:
+    def __init__(self, config: RunConfig, tasks: Mapping[str, Sequence[str]], make_rollouts: Callable[[Run], Rollouts]) -> None:
         self._config, self._make_rollouts = config, make_rollouts
         self._order = run_order(config, tasks)
         self._thresholds = {entry.label: entry.success_threshold for entry in config.environments}
@@ -63,11 +61,11 @@ class RlTrainer(TrainerBase):
     def steps_per_epoch(self) -> float:
         return float(total_steps(self._order, self._config.train.batch_size, 1, None))
 
-    def check(self, run: TrainerRun) -> None:
+    def check(self, run: Run) -> None:
         self._participant = DispatchParticipant(run.settings.run_dir)
         run.participants.register(self._participant)
 
-    async def prepare(self, run: TrainerRun) -> None:
+    async def prepare(self, run: Run) -> None:
         assert self._participant is not None
         self._rollouts = rollouts = self._make_rollouts(run)
         if self._participant.found is not None:
@@ -78,13 +76,13 @@ class RlTrainer(TrainerBase):
         named = await asyncio.to_thread(named_groups, run.settings.run_dir, rows)
         await asyncio.to_thread(rollouts.store.prune, named)
 
-    async def ready(self, run: TrainerRun) -> None:
+    async def ready(self, run: Run) -> None:
         assert self._rollouts is not None
         await self._rollouts.open()
         if run.steps_left:
             await self._rollouts.source.start()
 
-    async def run_steps(self, run: TrainerRun) -> None:
+    async def run_steps(self, run: Run) -> None:
         assert self._rollouts is not None
         source = self._rollouts.source
         specs = run.settings.specs
@@ -105,12 +103,12 @@ class RlTrainer(TrainerBase):
         """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""
         return self._rollouts is not None and bool(self._rollouts.source.capture()["kept"]["groups"])
 
-    async def close(self, run: TrainerRun) -> None:
+    async def close(self, run: Run) -> None:
         if self._rollouts is not None:
             rollouts, self._rollouts = self._rollouts, None
             await rollouts.source.close()
             await rollouts.close()
 
 
-def _tell(run: TrainerRun, place: str, text: str) -> None:
+def _tell(run: Run, place: str, text: str) -> None:
     run.tell("training", f"{place}, {text}")

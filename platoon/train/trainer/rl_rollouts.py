@@ -17,8 +17,8 @@ from platoon.train.config_defs.rollout import effective
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.dispatch.run_source import DispatchedRollouts
 from platoon.train.dispatch.setup import GROUPS_DIR, EntryRuntime, build_source
+from platoon.train.trainer.api import Run
 from platoon.train.trainer.renderers import renderer_of
-from platoon.train.trainer.run import TrainerRun
 from platoon.train.workflow.protocol import MemberRequest
 
 ROLLOUTS_DIR = "rollouts/train"
@@ -27,7 +27,7 @@ ROLLOUTS_DIR = "rollouts/train"
 class EnvironmentRollouts:
     """`rl.Rollouts` over environment entries. Rollouts are stored by the version of main that they began with."""
 
-    def __init__(self, run: TrainerRun, config: RunConfig, entries: Sequence[EntryTasks]) -> None:
+    def __init__(self, run: Run, config: RunConfig, entries: Sequence[EntryTasks]) -> None:
         self._run, self._config, self._entries = run, config, entries
         self._players: dict[str, Player] = {}
         self._gateway: ModelGateway | None = None

@@ -10,62 +10,26 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from platoon.host.console import Console
 from platoon.train.checkpoints.participants import Participants
 from platoon.train.checkpoints.pruning import Pruner
 from platoon.train.checkpoints.resume import StartPoint, checkpoint_rows, find_start_point, next_start
-from platoon.train.checkpoints.saving import FINAL, Cadence, Committer, Counters, interrupted_name, recovery_name
-from platoon.train.policy.learner import Timeouts
+from platoon.train.checkpoints.saving import FINAL, Committer, Counters, interrupted_name, recovery_name
 from platoon.train.policy.policy import Policy
-from platoon.train.policy.service import ServiceAddress, ServiceFactory, checkpoint_exists
-from platoon.train.policy.spec import PolicySpec
+from platoon.train.policy.service import ServiceFactory, checkpoint_exists
 from platoon.train.policy.waits import Waits, together
 from platoon.train.run_directory.provenance import add_provenance, provenance, write_provenance
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.budget import TimeBudget
 from platoon.train.trainer.closing import Closing
 from platoon.train.trainer.metrics_log import MetricsLog
+from platoon.train.trainer.settings import RunSettings, StepResult
 from platoon.train.trainer.signals import SignalHandlers, StopRequest, Watchdog
 
 TELL_EVERY_S = 15.0
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """What a start is given.
-
-    identity_digest: what the chain of row digests begins with. addresses: service of each policy. sampled: policies that agents
-    sample. watchdog: timeout in seconds and exit code, None for none. budget_started_at: on `clock`, when the budget began to
-    count.
-    """
-
-    run_dir: Path
-    identity_digest: str
-    specs: Mapping[str, PolicySpec]
-    addresses: Mapping[str, ServiceAddress]
-    sampled: frozenset[str] = frozenset()
-    cadence: Cadence = field(default_factory=Cadence)
-    keep_recovery: int | None = None
-    largest_staleness: int | None = None
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    time_budget_s: float | None = None
-    budget_started_at: float | None = None
-    watchdog: tuple[float, int] | None = None
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What a trainer's step did. moved: policies whose weights changed. rows_digest: of the rows trained, in their fixed order."""
-
-    moved: frozenset[str]
-    rows_digest: str
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    epoch: int | None = None
 
 
 class TrainerRun:

@@ -25,8 +25,8 @@ from platoon.train.config_defs.run import RunConfig
 from platoon.train.objectives.loss import LossSettings
 from platoon.train.policy.learner import UpdateResult
 from platoon.train.policy.spec import MAIN
-from platoon.train.trainer.api import TrainerBase
-from platoon.train.trainer.run import StepResult, TrainerRun
+from platoon.train.trainer.api import Run, TrainerBase
+from platoon.train.trainer.settings import StepResult
 from platoon.train.trainer.sft_data import (
     Conversation,
     RenderedConversation,
@@ -55,7 +55,7 @@ class SftTrainer(TrainerBase):
     """renderer: makes the renderer of a policy of the run, once its training client is open."""
 
     def __init__(
-        self, config: RunConfig, paths: Sequence[Path], max_length: int | None, renderer: Callable[[TrainerRun, str], Renderer]
+        self, config: RunConfig, paths: Sequence[Path], max_length: int | None, renderer: Callable[[Run, str], Renderer]
     ) -> None:
         self._config, self._max_length, self._renderer = config, max_length, renderer
         self._conversations: list[Conversation] = read_conversations(paths)
@@ -77,11 +77,11 @@ class SftTrainer(TrainerBase):
     def steps_per_epoch(self) -> float:
         return len(self._conversations) / self._config.train.batch_size
 
-    def check(self, run: TrainerRun) -> None:
+    def check(self, run: Run) -> None:
         run.participants.register(self._place)
         self._place.run = run
 
-    async def prepare(self, run: TrainerRun) -> None:
+    async def prepare(self, run: Run) -> None:
         renderer = self._renderer(run, MAIN)
         self._rendered, skipped = await asyncio.to_thread(render_all, self._conversations, renderer, self._max_length)
         if skipped:
@@ -91,7 +91,7 @@ class SftTrainer(TrainerBase):
         self.fingerprint = self._rendered_digest()
         self._place.compare()
 
-    async def run_steps(self, run: TrainerRun) -> None:
+    async def run_steps(self, run: Run) -> None:
         train = self._config.train
         todo = batches(len(self._rendered), train.batch_size, self.planned_steps(), self._config.seed, run.step)
         for epoch, indices in todo:
@@ -100,7 +100,7 @@ class SftTrainer(TrainerBase):
             run.tell("training", f"step {run.step + 1} of {self.planned_steps()}")
             await run.end_step(await self._step(run, epoch, indices), sampled=False)
 
-    async def _step(self, run: TrainerRun, epoch: int, indices: Sequence[int]) -> StepResult:
+    async def _step(self, run: Run, epoch: int, indices: Sequence[int]) -> StepResult:
         batch = [self._rendered[index] for index in indices]
         trained = sum(int(item.trained_T[1:].sum()) for item in batch)
         size = math.ceil(len(batch) / self._config.train.num_microbatches)
@@ -143,7 +143,7 @@ class _SftPlace:
     keys: Sequence[str] = ("sft",)
 
     def __init__(self, trainer: SftTrainer) -> None:
-        self.run: TrainerRun | None = None
+        self.run: Run | None = None
         self._trainer = trainer
         self._found: Mapping[str, Any] | None = None
 
