@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,12 +21,15 @@ class Console:
     """Tells stages and progress; safe to call from any thread.
 
     stream: where a person looks, standard error by default; a status line is drawn only when it is a terminal.
-    log_file: plain lines with times are appended there too.
+    log_file: plain lines with times are appended there too. clock: seconds, monotonic.
     """
 
-    def __init__(self, stream: IO[str] | None = None, log_file: Path | None = None) -> None:
+    def __init__(
+        self, stream: IO[str] | None = None, log_file: Path | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stream = stream if stream is not None else sys.stderr
         self._log = self._open_log(log_file)
+        self._clock = clock
         self._lock = threading.Lock()
         self._status: Any = None
         self._last_line_at = float("-inf")
@@ -46,13 +50,9 @@ class Console:
         """The stage, where it is, and what it waits for. A line where the stage changed or a minute went by."""
         text = stage + (f": {detail}" if detail else "") + (f" (waiting for {waiting_for})" if waiting_for else "")
         with self._lock:
-            now = time.monotonic()
+            now = self._clock()
             if self._rich is not None:
-                if self._status is None:
-                    self._status = self._rich.status(text)
-                    self._status.start()
-                else:
-                    self._status.update(text)
+                self._draw(text)
             if stage != self._last_stage or now - self._last_line_at >= QUIET_LINE_S:
                 self._last_stage, self._last_line_at = stage, now
                 self._write(text, screen=self._rich is None)
@@ -72,6 +72,18 @@ class Console:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _draw(self, text: str) -> None:
+        from rich.text import Text
+
+        assert self._rich is not None
+        # As it is, no markup; one line however narrow the terminal.
+        shown = Text(text, no_wrap=True, overflow="ellipsis")
+        if self._status is None:
+            self._status = self._rich.status(shown)
+            self._status.start()
+        else:
+            self._status.update(shown)
 
     def _write(self, text: str, screen: bool = True) -> None:
         if screen:

@@ -1,0 +1,55 @@
+"""What a command tells: plain lines where nobody watches, one line drawn in place on a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from platoon.host.console import Console
+from tests.processes import wait_for
+
+pytestmark = pytest.mark.unit
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_lines_come_at_a_change_of_stage_and_once_a_minute() -> None:
+    stream, seconds = io.StringIO(), [0.0]
+    with Console(stream, clock=lambda: seconds[0]) as console:
+        console.progress("starting")
+        for second in range(1, 200):
+            seconds[0] = second
+            console.progress("training", f"step {second}", "an update")
+    assert stream.getvalue().splitlines() == [
+        "starting",
+        "training: step 1 (waiting for an update)",
+        "training: step 61 (waiting for an update)",
+        "training: step 121 (waiting for an update)",
+        "training: step 181 (waiting for an update)",
+    ]
+
+
+def test_a_log_file_gets_plain_lines_with_times_also_beside_a_terminal(tmp_path: Path) -> None:
+    screen = Terminal()
+    with Console(screen, tmp_path / "logs/run.log") as console:
+        console.progress("training", "step 1")
+        console.say("[saved] checkpoint 1")
+    lines = (tmp_path / "logs/run.log").read_text().splitlines()
+    assert [re.sub(r"^[0-9T:-]+Z ", "", line) for line in lines] == ["training: step 1", "[saved] checkpoint 1"]
+    assert "[saved] checkpoint 1" in screen.getvalue()
+    assert "\x1b[" in screen.getvalue()
+
+
+def test_a_terminal_shows_each_change_as_it_is() -> None:
+    screen = Terminal()
+    with Console(screen) as console:
+        for step in (1, 2):
+            text = f"[/step] {step} of 2"
+            console.progress("training", text, "an update")
+            wait_for(lambda: f"training: {text} (waiting for an update)" in screen.getvalue())  # noqa: B023  called in this turn
