@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.host.imports import begin_import
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.policy import PolicyRuntime
 
@@ -69,6 +70,7 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
         rule = f"the embedded service has no base model {name!r}"
         raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
     service = start_local_service(state_dir, deterministic=request.deterministic, log_path=request.log_path)
+    begin_import("tinker")
     async with service:
         tokenizer = all_bases()[name].write_directory(state_dir / "bases")
         yield OpenedPolicy(await _runtime(request, service.base_url, service.api_key, tokenizer), service.died)

@@ -1,8 +1,8 @@
 """What a command tells a person while it works.
 
-On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere plain lines are written, one at each
-change and otherwise one a minute. `--log-file` gets plain lines in every case. Progress goes to standard error: standard output is
-for results.
+On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere plain lines are written, one at
+each change and otherwise one a minute. `--log-file` gets plain lines in every case. Progress goes to standard error: standard
+output is for results.
 """
 
 from __future__ import annotations

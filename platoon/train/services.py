@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from platoon.errors import ConfigError, Problem
+from platoon.host.imports import begin_import
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import LOCAL, PolicySpec
@@ -55,6 +56,8 @@ async def run_services(
     addresses: dict[str, ServiceAddress] = {}
     started: dict[str, ServiceAddress] = {}
     died: dict[str, Callable[[], Awaitable[str]]] = {}
+    # The SDK's import and the start of a service take about as long, on a core each.
+    begin_import("tinker")
     async with AsyncExitStack() as stack:
         for policy, spec in specs.items():
             base_url = _base_url(spec)
