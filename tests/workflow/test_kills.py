@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
 SEED = 20
 KILLS = 20
-STEPS = 24
+STEPS = 40
 # From an empty process to the first step, roughly: kills land in starts as well as in steps.
-START_S = 6.0
+START_S = 4.0
 
 
 @dataclass(frozen=True)
