@@ -62,6 +62,18 @@ PartitionName=test Nodes=$node Default=YES MaxTime=INFINITE DefaultTime=30 State
 CONF
 }
 
+# A real configuration is left alone; a link to another cluster of this script is taken over unless that one still runs.
+link_default_conf() {
+    if [ -e "$default_conf" ] && [ ! -L "$default_conf" ]; then return; fi
+    local other
+    other=$(dirname "$(readlink "$default_conf" || true)")
+    if [ "$other" != "$home" ] && running "$other/slurmctld.pid"; then
+        echo "$0: the test cluster in $other still runs; end it first: $0 down $other" >&2
+        exit 1
+    fi
+    ln -sfn "$SLURM_CONF" "$default_conf"
+}
+
 up() {
     mkdir -p "$home"/{state,spool,munge,log}
     # munged refuses a socket whose directory others cannot enter; the key stays private.
@@ -72,7 +84,7 @@ up() {
     fi
     write_conf
     mkdir -p /etc/slurm
-    [ -e "$default_conf" ] || ln -sfn "$SLURM_CONF" "$default_conf"
+    link_default_conf
     if ! running "$home/munge/pid"; then
         munged --socket="$home/munge/socket" --key-file="$home/munge/key" --pid-file="$home/munge/pid" \
             --log-file="$home/log/munged.log" --seed-file="$home/munge/seed"
