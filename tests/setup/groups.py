@@ -1,7 +1,7 @@
 """The test groups, what each needs, and the command that runs those whose tools are here.
 
 `groups.py run` runs each present group in turn and ends with a table: what ran, what was left out and why. With CI=true a group
-that is left out is a failure: `.ci/run` installs every tool.
+that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside the others.
 """
 
 from __future__ import annotations
@@ -9,25 +9,29 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_TESTS_COLLECTED = 5
+Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Group:
-    """missing: what the group lacks here, or None. options: more arguments for pytest."""
+    """missing: what the group lacks here, or None. waits: it mostly waits for daemons, so it runs beside the others."""
 
     name: str
     what: str
     missing: Callable[[], str | None]
-    options: tuple[str, ...] = ()
+    waits: bool = False
 
 
 def _lacks_model() -> str | None:
@@ -46,28 +50,67 @@ GROUPS = (
     Group("unit", "Python and the compiled core alone", lambda: None),
     Group("process", "commands in process sandboxes, servers on loopback", lambda: None),
     Group("model", "torch and the tinker SDK against the embedded service", _lacks_model),
-    Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm),
+    Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
 )
+
+
+@dataclass
+class Running:
+    """A group's pytest. output: where it writes while another group has the screen."""
+
+    group: Group
+    process: subprocess.Popen[bytes]
+    output: IO[bytes] | None
+    started: float
+
+    def finish(self) -> tuple[bool, Row]:
+        """Waits for its end and shows what was kept. Whether it failed, and its row of the table."""
+        code = self.process.wait()
+        taken_s = time.monotonic() - self.started
+        if self.output is not None:
+            print(f"== {self.group.name}: {self.group.what}", flush=True)
+            self.output.seek(0)
+            shutil.copyfileobj(self.output, sys.stdout.buffer)
+            sys.stdout.flush()
+        verdict = "passed" if code == 0 else "no tests" if code == NO_TESTS_COLLECTED else "failed"
+        return code != 0, (self.group.name, verdict, f"{taken_s:.0f} s")
+
+
+def start(group: Group) -> Running:
+    output = tempfile.TemporaryFile() if group.waits else None  # noqa: SIM115  because it is read when the group has ended
+    if output is None:
+        print(f"== {group.name}: {group.what}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", group.name]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT if output else None)
+    return Running(group, process, output, time.monotonic())
 
 
 def run(names: list[str]) -> int:
     """Runs the named groups, or all. Returns 1 when a group failed, or was left out where none may be."""
-    rows, failed = [], False
-    for group in GROUPS:
-        if names and group.name not in names:
-            continue
-        missing = group.missing()
-        if missing:
-            rows.append((group.name, "left out", missing))
-            failed |= os.environ.get("CI") == "true"
-            continue
-        started = time.monotonic()
-        print(f"== {group.name}: {group.what}", flush=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-m", group.name, *group.options]
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        failed |= code != 0
-        verdict = "passed" if code == 0 else "no tests" if code == NO_TESTS_COLLECTED else "failed"
-        rows.append((group.name, verdict, f"{time.monotonic() - started:.0f} s"))
+    rows: list[Row] = []
+    failed = False
+    waiting: list[Running] = []
+    chosen = [group for group in GROUPS if not names or group.name in names]
+    try:
+        for group in sorted(chosen, key=lambda group: not group.waits):
+            if missing := group.missing():
+                rows.append((group.name, "left out", missing))
+                failed |= os.environ.get("CI") == "true"
+            elif group.waits:
+                waiting.append(start(group))
+            else:
+                ended, row = start(group).finish()
+                rows.append(row)
+                failed |= ended
+        for running in waiting:
+            ended, row = running.finish()
+            rows.append(row)
+            failed |= ended
+    finally:
+        for running in waiting:
+            if running.process.poll() is None:
+                running.process.send_signal(signal.SIGINT)
+                running.process.wait()
     print("\ntest groups")
     for name, verdict, detail in rows:
         print(f"  {name:8} {verdict:9} {detail}")

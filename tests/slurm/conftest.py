@@ -19,7 +19,7 @@ def cluster() -> Iterator[dict[str, str]]:
     """The environment that reaches the cluster. Everything of it lies in one directory and ends with the session."""
     if shutil.which("slurmctld", path=os.environ.get("PATH", "") + ":/usr/sbin") is None:
         pytest.skip("no slurmctld: apt-get install slurmctld slurmd slurm-client munge")
-    # Not below pytest's directory: the daemons refuse a socket where others may not enter, and a second session closes that to others.
+    # Not below pytest's directory: the daemons refuse a socket that others cannot reach, and each session of pytest closes its own.
     with tempfile.TemporaryDirectory(prefix="platoon-slurm-") as name:
         home = Path(name)
         home.chmod(0o755)
