@@ -22,8 +22,7 @@ rule summary:
 rule write_report:
     """One self-contained page: curves, evaluation bars, staleness, step times, tokens, a trajectory."""
     input:
-        summary="<results>/summary.json",
-        receipts=rules.summary.input,
+        rules.summary.input,
     output:
         page=report("<results>/report.html", category="report"),
         figures=report(
@@ -36,11 +35,12 @@ rule write_report:
     params:
         platoon=PLATOON,
         figures=lambda wildcards, output: Path(output.figures[0]).parent,
+        recipe=config["recipe"],
     message:
         "write {output.page}"
     shell:
-        "exec {params.platoon} report {input.receipts:q} --summary {input.summary:q} --out {output.page:q}"
-        " --figures {params.figures:q} --log-file {log:q}"
+        "exec {params.platoon} report {input:q} --out {output.page:q} --figures {params.figures:q}"
+        " --recipe {params.recipe:q} --log-file {log:q}"
 
 
 rule report:

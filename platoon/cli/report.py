@@ -9,13 +9,12 @@ import click
 
 @click.command()
 @click.argument("receipts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--summary", type=click.Path(path_type=Path), help="The summary of the same receipts, checked against them.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The page to write.")
 @click.option("--figures", required=True, type=click.Path(path_type=Path), help="The folder for one SVG a figure.")
+@click.option("--recipe", default="", help="The recipe's path, shown below the title.")
 @click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines of progress are appended here.")
-def report(receipts: tuple[Path, ...], summary: Path | None, out: Path, figures: Path, log_file: Path | None) -> None:
+def report(receipts: tuple[Path, ...], out: Path, figures: Path, recipe: str, log_file: Path | None) -> None:
     """Write one self-contained page with curves, evaluation bars and a whole trajectory from RECEIPTS."""
-    from platoon.artifacts.canonical import read_json
     from platoon.artifacts.receipts import read_receipt
     from platoon.host.console import Console
     from platoon.report.data import report_of
@@ -24,6 +23,5 @@ def report(receipts: tuple[Path, ...], summary: Path | None, out: Path, figures:
     with Console(log_file=log_file) as console:
         console.progress("report", f"reading {len(receipts)} receipts")
         read = [read_receipt(path) for path in receipts]
-        recipe = str(read_json(summary, "summary").get("recipe", "")) if summary else ""
         write_report(report_of(read), out, figures, recipe)
         console.say(f"report: {out}")

@@ -34,6 +34,8 @@ STYLE = {
     "legend.frameon": False,
 }
 SIZE_INCHES = (7.2, 3.4)
+# Parts of a step's wall time and what they are called; other seconds of a step overlap, so they are not stacked.
+WALL_PARTS = {"wait": "waiting for rollouts", "train": "training", "publish": "publishing", "save": "saving"}
 
 
 def draw(name: str, report: Report) -> str:
@@ -106,13 +108,25 @@ def _staleness(axes: Axes, report: Report) -> bool:
             axes.step(steps, values, where="mid", color=color, label=label, linewidth=2)
             drawn = True
     if drawn:
-        axes.set(xlabel=f"step of {run.name}", ylabel="publications", ylim=(-0.1, None))
+        axes.set(xlabel=f"step of {run.name}", ylabel="publications", ylim=(-0.05, max(1.0, axes.get_ylim()[1])))
         axes.legend(loc="best")
     return drawn
 
 
 def _step_time(axes: Axes, report: Report) -> bool:
-    return _stacked(axes, report, "seconds", "seconds")
+    run = _rl_run(report)
+    parts = [key for key in WALL_PARTS if run is not None and key in run.keys("seconds")]
+    if run is None or not parts:
+        return False
+    steps = [int(row["step"]) for row in run.curve]
+    below = [0.0] * len(steps)
+    for color, part in zip(COLORS, parts, strict=False):
+        values = [float(dig(row, "seconds", part) or 0.0) for row in run.curve]
+        axes.bar(steps, values, 1.0, bottom=below, color=color, label=WALL_PARTS[part])
+        below = [low + value for low, value in zip(below, values, strict=True)]
+    axes.set(xlabel=f"step of {run.name}", ylabel="seconds")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(parts))
+    return True
 
 
 def _tokens(axes: Axes, report: Report) -> bool:
@@ -129,22 +143,6 @@ def _tokens(axes: Axes, report: Report) -> bool:
         axes.set(xlabel=f"step of {run.name}", ylabel="tokens", ylim=(0, None))
         axes.legend(loc="best")
     return drawn
-
-
-def _stacked(axes: Axes, report: Report, name: str, unit: str) -> bool:
-    run = _rl_run(report)
-    parts = [key for key in run.keys(name) if key != "total"] if run else []
-    if run is None or not parts:
-        return False
-    steps = [int(row["step"]) for row in run.curve]
-    below = [0.0] * len(steps)
-    for index, part in enumerate(parts):
-        values = [float(dig(row, name, part) or 0.0) for row in run.curve]
-        axes.bar(steps, values, 1.0, bottom=below, color=COLORS[index % len(COLORS)], label=part)
-        below = [low + value for low, value in zip(below, values, strict=True)]
-    axes.set(xlabel=f"step of {run.name}", ylabel=unit)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(5, len(parts)))
-    return True
 
 
 def _smooth(values: list[float], weight: float = 0.8) -> list[float]:
