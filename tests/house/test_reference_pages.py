@@ -35,6 +35,12 @@ def test_index_names_every_entry(checkout: Path, folder: str) -> None:
     assert named == present
 
 
+def test_the_index_of_the_docs_names_every_page(checkout: Path) -> None:
+    linked = set(re.findall(r"\]\(([\w./-]+\.md)\)", (checkout / "docs/README.md").read_text()))
+    pages = {str(path.relative_to(checkout / "docs")) for path in (checkout / "docs").glob("*/*.md")}
+    assert linked == {page for page in pages if not page.startswith("adr/")}
+
+
 def test_public_names(checkout: Path) -> None:
     """The public names of the package are a snapshot: a change is seen in review."""
     lines = (checkout / "tests/public_names.txt").read_text().split()
