@@ -73,7 +73,7 @@ class Running:
             shutil.copyfileobj(self.output, sys.stdout.buffer)
             sys.stdout.flush()
         verdict = "passed" if code == 0 else "no tests" if code == NO_TESTS_COLLECTED else "failed"
-        return code != 0, (self.group.name, verdict, f"{taken_s:.0f} s")
+        return code != 0, (self.group.name, verdict, "beside the others" if self.output is not None else f"{taken_s:.0f} s")
 
 
 def start(group: Group) -> Running:
