@@ -1,8 +1,9 @@
 """What a command tells a person while it works.
 
 On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere plain lines are written, one at
-each change and otherwise one a minute. `--log-file` gets plain lines in every case. Progress goes to standard error: standard
-output is for results.
+each change and otherwise one a minute. `--log-file` gets plain lines in every case, the error that ended the command among them.
+Progress goes to standard error: standard output is for results. What cannot be told (a full disk, a terminal that is gone) never
+ends the work.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
+
+from platoon.errors import PlatoonError
 
 QUIET_LINE_S = 60.0
 
@@ -28,7 +32,7 @@ class Console:
         self, stream: IO[str] | None = None, log_file: Path | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._log = self._open_log(log_file)
+        self._logs: list[IO[str]] = []
         self._clock = clock
         self._lock = threading.Lock()
         self._status: Any = None
@@ -40,6 +44,13 @@ class Console:
             self._rich: RichConsole | None = RichConsole(file=self._stream)
         else:
             self._rich = None
+        if log_file is not None:
+            self.append_to(log_file)
+
+    def append_to(self, log_file: Path) -> None:
+        """From now on plain lines go to this file too. Raises OSError when it cannot be opened."""
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._logs.append(log_file.open("a", encoding="utf-8"))
 
     def say(self, text: str) -> None:
         """One line that stays."""
@@ -58,19 +69,23 @@ class Console:
                 self._write(text, screen=self._rich is None)
 
     def close(self) -> None:
-        """Ends the status line and the log file."""
+        """Ends the status line and the log files."""
         with self._lock:
             if self._status is not None:
                 self._status.stop()
                 self._status = None
-            if self._log is not None:
-                self._log.close()
-                self._log = None
+            for log in self._logs:
+                with suppress(OSError):
+                    log.close()
+            self._logs.clear()
 
     def __enter__(self) -> Console:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+        if isinstance(error, PlatoonError):
+            with self._lock:
+                self._write(str(error), screen=False)
         self.close()
 
     def _draw(self, text: str) -> None:
@@ -87,16 +102,11 @@ class Console:
 
     def _write(self, text: str, screen: bool = True) -> None:
         if screen:
-            if self._rich is not None:
-                self._rich.print(text, markup=False, highlight=False)
-            else:
-                print(text, file=self._stream, flush=True)
-        if self._log is not None:
-            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=self._log, flush=True)
-
-    @staticmethod
-    def _open_log(path: Path | None) -> IO[str] | None:
-        if path is None:
-            return None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a", encoding="utf-8")
+            with suppress(OSError):
+                if self._rich is not None:
+                    self._rich.print(text, markup=False, highlight=False)
+                else:
+                    print(text, file=self._stream, flush=True)
+        for log in self._logs:
+            with suppress(OSError):
+                print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=log, flush=True)

@@ -75,6 +75,8 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
+        # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
+        console.append_to(request.run_dir / "logs" / "train.log")
         try:
             reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
         except OSError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from platoon.errors import ConfigError, Problem
 from platoon.host.console import Console
 from tests.processes import wait_for
 
@@ -17,6 +18,11 @@ pytestmark = pytest.mark.unit
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(text)
 
 
 def test_lines_come_at_a_change_of_stage_and_once_a_minute() -> None:
@@ -53,3 +59,19 @@ def test_a_terminal_shows_each_change_as_it_is() -> None:
             text = f"[/step] {step} of 2"
             console.progress("training", text, "an update")
             wait_for(lambda: f"training: {text} (waiting for an update)" in screen.getvalue())  # noqa: B023  called in this turn
+
+
+def test_the_error_that_ends_a_command_is_in_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "rule.log"
+    with pytest.raises(ConfigError), Console(io.StringIO(), log) as console:
+        console.append_to(tmp_path / "run.log")
+        raise ConfigError(Problem("unknown key", key="train.bach_size", file="rl.yaml"))
+    for path in (log, tmp_path / "run.log"):
+        assert "rl.yaml: train.bach_size: unknown key" in path.read_text()
+
+
+def test_what_cannot_be_told_ends_nothing() -> None:
+    """A full disk below the log, a reader of standard error that is gone."""
+    with Console(Gone(), Path("/dev/full")) as console:
+        console.say("nobody reads this")
+        console.progress("stage", "detail", "something")
