@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,12 +45,24 @@ class Console:
         else:
             self._rich = None
         if log_file is not None:
-            self.append_to(log_file)
+            self._logs.append(_open_log(log_file))
 
-    def append_to(self, log_file: Path) -> None:
-        """From now on plain lines go to this file too. Raises OSError when it cannot be opened."""
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        self._logs.append(log_file.open("a", encoding="utf-8"))
+    @contextmanager
+    def also_to(self, log_file: Path) -> Iterator[None]:
+        """Plain lines go to this file too, as does the error that ends the block. Raises OSError when it cannot be opened."""
+        log = _open_log(log_file)
+        self._logs.append(log)
+        try:
+            yield
+        except PlatoonError as error:
+            _append(log, str(error))
+            raise
+        finally:
+            with self._lock:
+                if log in self._logs:
+                    self._logs.remove(log)
+            with suppress(OSError):
+                log.close()
 
     def say(self, text: str) -> None:
         """One line that stays."""
@@ -84,8 +96,8 @@ class Console:
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
         if isinstance(error, PlatoonError):
-            with self._lock:
-                self._write(str(error), screen=False)
+            for log in self._logs:
+                _append(log, str(error))
         self.close()
 
     def _draw(self, text: str) -> None:
@@ -108,5 +120,14 @@ class Console:
                 else:
                     print(text, file=self._stream, flush=True)
         for log in self._logs:
-            with suppress(OSError):
-                print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=log, flush=True)
+            _append(log, text)
+
+
+def _open_log(path: Path) -> IO[str]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("a", encoding="utf-8")
+
+
+def _append(log: IO[str], text: str) -> None:
+    with suppress(OSError):
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=log, flush=True)

@@ -69,14 +69,13 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     if known and _write_receipt(request, trainer, facts, console):
         return exits.DONE
     check_keys(specs)
-    with Lease(request.run_dir):
+    # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
+    with Lease(request.run_dir), console.also_to(request.run_dir / "logs" / "train.log"):
         # Another start may have made the run between the two looks.
         if not check_identity(request.run_dir, identity, request.run):
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
-        # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
-        console.append_to(request.run_dir / "logs" / "train.log")
         try:
             reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
         except OSError as error:
