@@ -25,10 +25,12 @@ $(READY): pyproject.toml envs/constraints.txt Cargo.toml Cargo.lock $(shell find
 	@command -v cargo >/dev/null || { echo 'make: no cargo here; install a Rust toolchain (1.85 or later) and try again' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'make: $(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12 ...' >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'setup: installing about 6 GB of packages and compiling the core; this takes some minutes'
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --constraint envs/constraints.txt --group dev
 	$(BIN)/python -m pip install --quiet --constraint envs/constraints.txt --editable '.[local]'
 	@touch $@
+	@echo 'setup: done; `. $(BIN)/activate` puts platoon and snakemake on the path'
 
 train: setup
 	$(BIN)/snakemake --profile local train

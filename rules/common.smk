@@ -14,8 +14,8 @@ PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
 
 
 pathvars:
-    results="results",
-    logs="logs",
+    results=config.get("results", "results"),
+    logs=config.get("logs", "logs"),
 
 
 wildcard_constraints:

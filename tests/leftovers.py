@@ -37,7 +37,7 @@ class Present:
 
 def look(scratch: Path, base: Path) -> Present:
     """scratch: the session's node scratch. base: where the session's temporary directories are."""
-    return Present(frozenset(_processes(scratch, base)), frozenset(_sockets()), frozenset(_mounts()), frozenset(_entries(scratch)))
+    return Present(frozenset(_processes(scratch, base)), frozenset(_sockets()), frozenset(_mounts(scratch, base)), frozenset(_entries(scratch)))
 
 
 def expect_nothing_new(before: Present, scratch: Path, base: Path) -> None:
@@ -119,9 +119,12 @@ def _sockets() -> Iterator[str]:
                 yield f"unix {fields[7] if len(fields) > 7 else ''} inode {fields[6]}"
 
 
-def _mounts() -> Iterator[str]:
+def _mounts(scratch: Path, base: Path) -> Iterator[str]:
+    """Mount points below what is this session's: others on the machine have mounts of their own."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        yield line.split()[4]
+        point = Path(line.split()[4])
+        if any(point.is_relative_to(own) for own in (scratch, base)):
+            yield str(point)
 
 
 def _entries(scratch: Path) -> Iterator[str]:

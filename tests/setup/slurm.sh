@@ -68,8 +68,8 @@ link_default_conf() {
     local other
     other=$(dirname "$(readlink "$default_conf" || true)")
     if [ "$other" != "$home" ] && running "$other/slurmctld.pid"; then
-        echo "$0: the test cluster in $other still runs; end it first: $0 down $other" >&2
-        exit 1
+        echo "$0: another test cluster runs, in $other; try again when it has ended" >&2
+        exit 75
     fi
     ln -sfn "$SLURM_CONF" "$default_conf"
 }
