@@ -37,7 +37,12 @@ class Present:
 
 def look(scratch: Path, base: Path) -> Present:
     """scratch: the session's node scratch. base: where the session's temporary directories are."""
-    return Present(frozenset(_processes(scratch, base)), frozenset(_sockets()), frozenset(_mounts(scratch, base)), frozenset(_entries(scratch)))
+    return Present(
+        processes=frozenset(_processes(scratch, base)),
+        sockets=frozenset(_sockets()),
+        mounts=frozenset(_mounts(scratch, base)),
+        scratch=frozenset(_entries(scratch)),
+    )
 
 
 def expect_nothing_new(before: Present, scratch: Path, base: Path) -> None:

@@ -39,7 +39,10 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
     runs = Table(title="runs", title_justify="left", title_style="bold")
     for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
         runs.add_column(column, justify="left" if column == "run" else "right")
-    for name, row in summary.get("runs", {}).items():
+    # A run comes after the one it started from, an evaluation where its run does.
+    order = _in_order(summary.get("runs", {}))
+    for name in order:
+        row = summary["runs"][name]
         tokens, spent = row.get("tokens") or {}, row.get("seconds") or {}
         runs.add_row(
             name,
@@ -54,7 +57,9 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
     parts = [part for part in parts if part != "reward"]
     for column in ("evaluation", "of run", "mean reward", *parts, "rollouts", "time"):
         evaluations.add_column(column, justify="left" if column in ("evaluation", "of run") else "right")
-    for name, row in summary.get("evaluations", {}).items():
+    found = summary.get("evaluations", {})
+    for name in sorted(found, key=lambda name: (order.index(found[name]["run"]) if found[name]["run"] in order else -1, name)):
+        row = found[name]
         components, spent = row.get("components") or {}, row.get("seconds") or {}
         evaluations.add_row(
             name,
@@ -65,3 +70,13 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
             seconds(spent.get("total")),
         )
     return [runs, evaluations]
+
+
+def _in_order(runs: dict[str, Any]) -> list[str]:
+    """Names of runs, parents first."""
+
+    def depth(name: str, seen: frozenset[str] = frozenset()) -> int:
+        parent = runs[name].get("parent")
+        return 0 if parent not in runs or parent in seen else 1 + depth(parent, seen | {name})
+
+    return sorted(runs, key=lambda name: (depth(name), name))

@@ -63,9 +63,8 @@ def test_a_terminal_shows_each_change_as_it_is() -> None:
 
 def test_the_error_that_ends_a_command_is_in_its_log(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "rule.log"
-    with pytest.raises(ConfigError), Console(io.StringIO(), log) as console:
-        with console.also_to(tmp_path / "run.log"):
-            raise ConfigError(Problem("unknown key", key="train.bach_size", file="rl.yaml"))
+    with pytest.raises(ConfigError), Console(io.StringIO(), log) as console, console.also_to(tmp_path / "run.log"):
+        raise ConfigError(Problem("unknown key", key="train.bach_size", file="rl.yaml"))
     for path in (log, tmp_path / "run.log"):
         assert "rl.yaml: train.bach_size: unknown key" in path.read_text()
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.workflow.conftest import RECIPE, Clone, clone_of
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 STEPS = 40
 RL = "tests/recipes/tiny/rl.yaml"
