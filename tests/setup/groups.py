@@ -46,6 +46,9 @@ def _lacks_slurm() -> str | None:
 
 _SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
+# Two workers, a file's tests on one of them: most tests wait for processes they started.
+WORKERS = ("-n", "2", "--dist", "loadfile")
+
 GROUPS = (
     Group("unit", "Python and the compiled core alone", lambda: None),
     Group("process", "commands in process sandboxes, servers on loopback", lambda: None),
@@ -81,6 +84,8 @@ def start(group: Group) -> Running:
     if output is None:
         print(f"== {group.name}: {group.what}", flush=True)
     command = [sys.executable, "-m", "pytest", "-q", "-m", group.name]
+    if not group.waits:
+        command += WORKERS
     process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT if output else None)
     return Running(group, process, output, time.monotonic())
 
