@@ -31,7 +31,7 @@ from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
-from platoon.train.trainer.receipt import finished_row, receipt_body
+from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
@@ -68,6 +68,8 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     facts = _facts(request, identity, parent)
     if known and _write_receipt(request, trainer, facts, console):
         return exits.DONE
+    if known:
+        refuse_trained_beyond(request.run, request.run_dir, trainer.planned_steps(), _plan_key(config, trainer.planned_steps()))
     check_keys(specs)
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
     with Lease(request.run_dir), console.also_to(request.run_dir / "logs" / "train.log"):
@@ -174,6 +176,11 @@ def _parent_states(parent: Mapping[str, Any] | None) -> dict[str, str]:
         return {}
     others = {policy: str(entry["state_path"]) for policy, entry in parent["policies"].items()}
     return {MAIN: str(parent["checkpoint"]["state_path"]), **others}
+
+
+def _plan_key(config: RunConfig, planned_steps: int) -> str:
+    """The setting that bounds the plan."""
+    return "train.max_training_steps" if config.train.max_training_steps == planned_steps else "train.num_epochs"
 
 
 def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, Any], console: Console) -> bool:

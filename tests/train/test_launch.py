@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from platoon import exits
+from platoon.artifacts.publish import append_json_line
 from platoon.artifacts.receipts import read_receipt
 from platoon.errors import ConfigError, HeldError, IdentityError
 from platoon.host.console import Console
@@ -31,7 +32,7 @@ class Launches:
         lines = [{"messages": [{"role": "user", "content": f"{n}"}, {"role": "assistant", "content": f"{n}"}]} for n in range(5)]
         (directory / "chat.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
 
-    def request(self, run: str, steps: int = 3, parent: Path | None = None, **more: Any) -> TrainRequest:
+    def request(self, run: str, steps: int | None = 3, parent: Path | None = None, **more: Any) -> TrainRequest:
         settings: Mapping[str, Any] = {"model_name": str(TOY_TOKENIZER_DIR), "renderer_name": "chat_template", "batch_size": 2}
         config = RunConfig(
             train={**settings, "max_training_steps": steps, **more},
@@ -79,20 +80,56 @@ def test_a_longer_plan_extends_and_a_shorter_one_gives_the_receipt_back(launches
     assert launches.receipt("warm")["steps"] == 3
 
 
+def state(directory: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in directory.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("plan", "key", "planned"), [({"steps": 2}, "max_training_steps", 2), ({"steps": None, "num_epochs": 1}, "num_epochs", 3)]
+)
+def test_a_plan_shorter_than_what_was_trained_is_refused(plan: dict[str, Any], key: str, planned: int, launches: Launches) -> None:
+    request = launches.request("warm", 5)
+    launches.train(request)
+    first = (launches.directory / "warm.json").read_bytes()
+    before = state(request.run_dir)
+    with pytest.raises(IdentityError) as refusal:
+        launches.train(launches.request("warm", **plan))
+    assert refusal.value.problems[0].key == f"train.{key}"
+    assert f"planned for {planned} steps, but has trained 5" in str(refusal.value)
+    assert all(word in str(refusal.value) for word in ("set it back", "runs.warm-2", "`of:`", "`from:`"))
+    assert state(request.run_dir) == before and (launches.directory / "warm.json").read_bytes() == first
+    assert launches.train(request) == exits.DONE
+    assert len(launches.service.named("optim_step")) == 5
+
+
+@pytest.mark.parametrize("which", ["state_path", "sampler_path"])
+def test_a_receipt_never_names_weights_that_were_pruned(which: str, launches: Launches) -> None:
+    launches.train(launches.request("warm", 3))
+    path = launches.receipt("warm")["checkpoint"][which]
+    request = launches.request("warm", 5)
+    launches.train(request)
+    append_json_line(request.run_dir / "checkpoints_deleted.jsonl", {"path": path, "name": "final", "result": "deleted"})
+    rows = [json.loads(line) for line in (request.run_dir / "checkpoints.jsonl").read_text().splitlines()]
+    others = [row for row in rows if row["batch"] == 3 and row[which] != path]
+    shorter = launches.request("warm", 3)
+    assert launches.train(shorter) == exits.DONE
+    assert launches.receipt("warm")["checkpoint"]["name"] == others[-1]["name"] != "final"
+    for row in others:
+        append_json_line(request.run_dir / "checkpoints_deleted.jsonl", {"path": row[which], "result": "absent"})
+    with pytest.raises(IdentityError, match="planned for 3 steps, but has trained 5"):
+        launches.train(shorter)
+
+
 def test_another_identity_touches_nothing_and_going_back_is_at_once(launches: Launches) -> None:
     request = launches.request("warm")
     launches.train(request)
-
-    def state() -> dict[Path, tuple[int, int]]:
-        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in request.run_dir.rglob("*")}
-
-    before = state()
+    before = state(request.run_dir)
     with pytest.raises(IdentityError, match=r"train\.lora_rank: the run 'warm' was trained with 32, this configuration says 4"):
         launches.train(launches.request("warm", lora_rank=4))
     moved = replace(request.inputs, identity={"datasets.lock.json": "sha256:2"})
     with pytest.raises(IdentityError, match=r"inputs\.datasets\.lock\.json"):
         launches.train(replace(request, inputs=moved))
-    assert state() == before
+    assert state(request.run_dir) == before
     assert launches.train(request) == exits.DONE
 
 

@@ -86,7 +86,7 @@ def check_identity(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool
     changed = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
     if not changed:
         return True
-    advice = f"train it as a run of its own: runs.{run}-2 in the recipe; or take the change back"
+    advice = f"{own_run_advice(run)}; or take the change back"
     raise IdentityError(
         Problem(
             f"the run {run!r} was trained with {_shown(found.get(key))}, this configuration says {_shown(wanted.get(key))}",
@@ -96,6 +96,11 @@ def check_identity(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool
         )
         for key in changed
     )
+
+
+def own_run_advice(run: str) -> str:
+    """How a recipe trains something else beside a run that is there."""
+    return f"train it as a run of its own: runs.{run}-2 in the recipe, named so in `from:` and `of:` of what uses it"
 
 
 def write_identity(run_dir: Path, identity: Mapping[str, Any]) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 
 import platoon
 from platoon.artifacts.publish import read_json_lines
+from platoon.errors import IdentityError, Problem
+from platoon.train.checkpoints.pruning import DELETED_FILE
 from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.checkpoints.saving import policy_file
+from platoon.train.policy.spec import MAIN
+from platoon.train.run_directory.identity import own_run_advice
 from platoon.train.trainer.metrics_log import FILE
 
 # Metric name -> place in a row of the curve.
@@ -31,16 +36,35 @@ CURVE: dict[str, tuple[str, ...]] = {
     "rows_digest": ("rows_digest",),
 }
 COMPONENTS = "train/reward/"
+PATHS = ("state_path", "sampler_path")
 
 
 def finished_row(run_dir: Path, planned_steps: int) -> dict[str, Any] | None:
-    """The checkpoint row a run of so many steps ends with, None when it is not that far: the newest of its last step, or of a later
-    one when the plan was longer once."""
+    """The newest checkpoint row of exactly so many steps whose weights were not pruned; None when there is none."""
+    gone = {entry.get("path") for entry in read_json_lines(run_dir / DELETED_FILE)}
+    exact = [row for row in checkpoint_rows(run_dir) if row["batch"] == planned_steps and not gone & _paths(row)]
+    return exact[-1] if exact else None
+
+
+def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str) -> None:
+    """Raises IdentityError for a plan shorter than what the run has trained. key: of the setting that bounds the plan."""
     rows = checkpoint_rows(run_dir)
-    exact = [row for row in rows if row["batch"] == planned_steps]
-    beyond = [row for row in rows if row["batch"] > planned_steps]
-    found = exact or beyond
-    return found[-1] if found else None
+    trained = int(rows[-1]["batch"]) if rows else 0
+    if trained <= planned_steps:
+        return
+    raise IdentityError(
+        Problem(
+            f"the run {run!r} is planned for {planned_steps} steps, but has trained {trained}, and no whole checkpoint of step "
+            f"{planned_steps} is kept",
+            key=key,
+            file=str(policy_file(run_dir, MAIN)),
+            advice=f"set it back; or {own_run_advice(run)}",
+        )
+    )
+
+
+def _paths(row: Mapping[str, Any]) -> set[str]:
+    return {str(entry[key]) for entry in (row, *row.get("policies", {}).values()) for key in PATHS if entry.get(key)}
 
 
 def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
