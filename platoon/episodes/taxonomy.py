@@ -62,7 +62,11 @@ def judge_run(end: RunEnd, counters: Counters, on_exit: HarnessExit, on_overflow
     if end.kind != "result" or result is None:
         return _infra(FAILED_KINDS.get(end.kind, f"unexpected:{end.error_type}"), end.detail)
     if result.status == "timeout":
-        return Grade("agent_timeout") if on_exit.timeout == "grade" else Outcome("timeout", reason="agent_timeout")
+        # An agent that tries a refused call again and again ends so: what the gateway said is the cause.
+        metadata = _detail(counters.last_error or "")
+        return (
+            Grade("agent_timeout") if on_exit.timeout == "grade" else Outcome("timeout", reason="agent_timeout", metadata=metadata)
+        )
     if result.status == "cancelled":
         return Outcome("cancelled", reason="agent_cancelled")
     if result.status in ("completed", "limit"):
@@ -73,7 +77,8 @@ def judge_run(end: RunEnd, counters: Counters, on_exit: HarnessExit, on_overflow
 
 
 def _judge_crash(result: AgentResult, counters: Counters, on_exit: HarnessExit) -> Grade | Outcome:
-    detail = "; ".join(part for part in (result.error, counters.last_error) if part)
+    own, gateway = result.error or "", counters.last_error or ""
+    detail = own if gateway in own else "; ".join(part for part in (own, gateway) if part)
     if on_exit.crash == "grade":
         return Grade("harness_crash")
     if on_exit.crash == "grade_if_gateway_clean":
@@ -92,4 +97,8 @@ def with_reason(outcome: Outcome, reason: str | None) -> Outcome:
 
 
 def _infra(kind: str, detail: str) -> Outcome:
-    return Outcome.infra(kind, metadata={"detail": detail[:2000]} if detail else None)
+    return Outcome.infra(kind, metadata=_detail(detail))
+
+
+def _detail(text: str) -> dict[str, Any]:
+    return {"detail": text[:2000]} if text else {}

@@ -45,8 +45,9 @@ def prepare_call(ticket: Ticket, request: ChatRequest, runtime: PolicyRuntime) -
     """Renders and clamps. Raises InvalidRequestError or ContextWindowExceededError; the ticket is given back then."""
     try:
         return _prepare(ticket, request, runtime)
-    except BaseException:
+    except BaseException as error:
         ticket.give_back()
+        ticket.agent.log.last_error = f"{type(error).__name__}: {error}"
         raise
 
 

@@ -31,7 +31,7 @@ from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
-from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond
+from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
@@ -184,10 +184,12 @@ def _plan_key(config: RunConfig, planned_steps: int) -> str:
 
 
 def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, Any], console: Console) -> bool:
-    """Writes the receipt of a run that is complete; False when it is not."""
+    """Writes the receipt of a run that is complete; False when it is not. Raises PlatoonError for one that measured nothing."""
     row = finished_row(request.run_dir, trainer.planned_steps())
     if row is None:
         return False
+    if request.inputs.config.trainer == "rl":
+        refuse_unmeasured(request.run, request.run_dir, row)
     if request.receipt is not None:
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
     console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}")

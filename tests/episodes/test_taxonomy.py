@@ -75,3 +75,18 @@ def test_a_reason_displaces_a_scored_outcomes_own():
     assert with_reason(own, None) is own
     invalid = Outcome.infra("no_reward", "invalid", reason="x")
     assert with_reason(invalid, "budget") is invalid
+
+
+@pytest.mark.parametrize(
+    ("status", "own", "gateway", "detail"),
+    [
+        ("error", "exit code 1", "ServiceError: 400 too long", "exit code 1; ServiceError: 400 too long"),
+        ("error", "ServiceError: 400 too long", "ServiceError: 400 too long", "ServiceError: 400 too long"),
+        ("error", "boom", None, "boom"),
+        ("timeout", None, "ServiceError: 503", "ServiceError: 503"),
+    ],
+)
+def test_what_the_gateway_said_last_is_told_once(status, own, gateway, detail):
+    end = RunEnd("result", AgentResult(status, error=own))
+    decision = judge_run(end, Counters(last_error=gateway), EXCLUDE, "grade")
+    assert decision.metadata == {"detail": detail}

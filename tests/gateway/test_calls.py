@@ -143,6 +143,7 @@ def test_a_request_that_cannot_be_rendered_is_its_own_fault():
     with pytest.raises(InvalidRequestError):
         asyncio.run(gateway.call(agent, ChatRequest([{"role": "alien", "content": ""}])))
     assert agent.log.gateway_errors == 0 and agent.tally.used == 0
+    assert agent.log.last_error is not None and agent.log.last_error.startswith("InvalidRequestError: ")
 
 
 def test_budget_stops_then_a_refusal():

@@ -55,8 +55,8 @@ class PlayedRollout:
 class MadeUpRollouts:
     """`Rollouts` whose agents sample the run's policies once or twice and are paid by a digest of what they sampled."""
 
-    def __init__(self, run: TrainerRun, config: RunConfig) -> None:
-        self._run, self._config = run, config
+    def __init__(self, run: TrainerRun, config: RunConfig, faults: Mapping[int, Outcome]) -> None:
+        self._run, self._config, self.faults = run, config, faults
         self.source: DispatchedRollouts = build_source(
             config,
             [EntryRuntime(config.environments[0], TASKS, self.play)],
@@ -73,6 +73,8 @@ class MadeUpRollouts:
 
     async def play(self, request: MemberRequest) -> PlayedRollout:
         group = request.group
+        if group.position in self.faults:
+            return PlayedRollout(f"{group.seq}-{request.member}", self.faults[group.position], ())
         roles = [role for role in AGENTS if role == "policy" or role in self._config.agents.roles]
         trajectories = []
         for index, role in enumerate(roles):
@@ -96,6 +98,8 @@ class RlRuns:
 
     def __init__(self, directory: Path, policies: Mapping[str, Any] = ONE_POLICY, **train: Any) -> None:
         self.run_dir, self._policies, self._train = directory / "run", policies, train
+        # By position of the order: what its rollouts end with.
+        self.faults: dict[int, Outcome] = {}
         self.services: dict[str | None, FakeTinkerService] = {None: FakeTinkerService("main")}
         for own in policies.get("policies", {}).values():
             address = own["tinker_base_url"]
@@ -126,7 +130,7 @@ class RlRuns:
     def start(self, steps: int, cadence: Cadence) -> TrainerRun:
         config = self.config(steps)
         specs = policy_specs(config)
-        trainer = RlTrainer(config, {"default": TASKS}, lambda run: MadeUpRollouts(run, config))
+        trainer = RlTrainer(config, {"default": TASKS}, lambda run: MadeUpRollouts(run, config, self.faults))
         settings = RunSettings(
             self.run_dir,
             "sha256:identity",

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from platoon.errors import ServiceError
+from platoon.core.outcome import Outcome
+from platoon.errors import PlatoonError, ServiceError
 from platoon.testing.fake_tinker import Killed
 from platoon.train.checkpoints.saving import Cadence
+from platoon.train.dispatch.dispatcher import DispatchSettings
 from platoon.train.metrics import read, undeclared
+from platoon.train.trainer.receipt import finished_row, refuse_unmeasured
 from tests.train.rl_runs import ONE_POLICY, THREE_POLICIES, RlRuns
 
 pytestmark = pytest.mark.unit
@@ -201,3 +206,46 @@ def test_a_damaged_state_file_is_refused_by_name(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("next_position", "other_position"))
     with pytest.raises(PlatoonError, match=f"{file.name}: damaged"):
         runs.train(3, CADENCE)
+
+
+GATEWAY = "the harness ended with exit code 1; BadRequestError: 400 max_tokens=4096 exceed the context"
+FAULTS = {
+    "error": (Outcome.infra("harness_crash", metadata={"detail": GATEWAY}), f"harness_crash: {GATEWAY}"),
+    "timeout": (Outcome("timeout", reason="agent_timeout", metadata={"detail": "503"}), "timeout: agent_timeout: 503"),
+}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_plan_without_one_measured_rollout_is_no_finished_run(
+    fault: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platoon.train.dispatch.setup.DispatchSettings", partial(DispatchSettings, retry_pauses_s=()))
+    runs = RlRuns(tmp_path, batch_size=1)
+    runs.faults = dict.fromkeys(range(steps), FAULTS[fault][0])
+    for _ in range(2):
+        with pytest.raises(PlatoonError, match=rf"not one rollout.*task 'task-.*{re.escape(FAULTS[fault][1])}") as error:
+            runs.train(steps, CADENCE)
+        assert error.value.exit_code == 1 and finished_row(runs.run_dir, steps) is None
+    # What failed is played again, not lost.
+    runs.faults = {}
+    runs.train(steps, CADENCE)
+    row = finished_row(runs.run_dir, steps)
+    assert row is not None
+    refuse_unmeasured("main", runs.run_dir, row)
+    assert len(runs.service.named("optim_step")) == steps
+
+
+def test_one_measured_rollout_of_any_start_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platoon.train.dispatch.setup.DispatchSettings", partial(DispatchSettings, retry_pauses_s=()))
+    runs = RlRuns(tmp_path, batch_size=1)
+    runs.train(1, CADENCE)
+    runs.faults = dict.fromkeys(range(1, 3), FAULTS["error"][0])
+    assert runs.train(3, CADENCE).ended
+
+
+def test_a_row_of_steps_that_measured_nothing_gives_no_receipt(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "train/rollouts": 8}\n{"step": 2, "train/reward": 0.0}\n')
+    refuse_unmeasured("main", tmp_path, {"batch": 2})
+    with pytest.raises(PlatoonError, match="not one rollout of its 1 steps was measured"):
+        refuse_unmeasured("main", tmp_path, {"batch": 1})

@@ -66,6 +66,7 @@ class DispatchedRollouts:
         self._sampler, self._fingerprint, self._thresholds = sampler, fingerprint, thresholds or {}
         self._on_fate, self._report = on_fate, report
         self._started = False
+        self._newest: SettledGroup | None = None
         self._named: set[str] = set()
         self._consumed: set[str] = set()
 
@@ -87,6 +88,7 @@ class DispatchedRollouts:
                 self.ledger.move(entry.draw.key, State.TAKEN)
                 self.dispatcher.admitted += 1
                 self.dispatcher.wake()
+                self._newest = entry.settled
                 return entry.settled
             if not self.ledger.count(State.DRAWN, State.STARTED, State.QUEUED) and not self._more_planned():
                 raise ValueError("the plan holds no further group")
@@ -148,6 +150,12 @@ class DispatchedRollouts:
 
     def blocked_shares(self) -> dict[str, float]:
         return self.dispatcher.holdups.shares()
+
+    def nothing_measured(self) -> str | None:
+        if self._newest is None or self.records.measured:
+            return None
+        draw = self._newest.draw
+        return f"task {draw.task_id!r} of entry {draw.entry!r}: {self._newest.output.cause}"
 
     def awaited(self) -> str:
         """What a taker waits for, for a person."""

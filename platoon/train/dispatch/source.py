@@ -59,6 +59,10 @@ class RolloutSource(Protocol):
         """Share of wall time since the last call in which nothing could start, by reason: permits, horizon[:policy], plan."""
         ...
 
+    def nothing_measured(self) -> str | None:
+        """The newest cause, with its task, when no rollout of the run was measured so far, over all starts; None otherwise."""
+        ...
+
     async def close(self) -> None:
         """Cancels what runs, waits for its cleanup, and gives back everything. Idempotent."""
         ...

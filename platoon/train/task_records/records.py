@@ -94,6 +94,11 @@ class TaskRecords:
             record.history = [*record.history, [item.passes, len(item.rewards)]][-HISTORY:]
         self._held.clear()
 
+    @property
+    def measured(self) -> bool:
+        """Whether any member of any group was measured, over all starts."""
+        return any(item.rewards for item in self._held) or any(record.attempts for record in self._records.values())
+
     def get(self, task: str) -> TaskRecord:
         """The record of a task; an empty one for a task never drawn."""
         self.flush()

@@ -8,7 +8,7 @@ from typing import Any
 
 import platoon
 from platoon.artifacts.publish import read_json_lines
-from platoon.errors import IdentityError, Problem
+from platoon.errors import IdentityError, PlatoonError, Problem
 from platoon.train.checkpoints.pruning import DELETED_FILE
 from platoon.train.checkpoints.resume import checkpoint_rows
 from platoon.train.checkpoints.saving import policy_file
@@ -61,6 +61,16 @@ def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str)
             advice=f"set it back; or {own_run_advice(run)}",
         )
     )
+
+
+def refuse_unmeasured(run: str, run_dir: Path, row: Mapping[str, Any]) -> None:
+    """Raises PlatoonError for a row up to which no rollout was measured, by the metrics: its weights are those it began with."""
+    steps = [step for step in read_json_lines(run_dir / FILE) if step["step"] <= row["batch"]]
+    if steps and not any("train/reward" in step for step in steps):
+        text = (
+            f"run {run}: not one rollout of its {row['batch']} steps was measured, so nothing was trained and there is no receipt"
+        )
+        raise PlatoonError(f"{text}; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}")
 
 
 def _paths(row: Mapping[str, Any]) -> set[str]:

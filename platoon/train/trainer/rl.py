@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
 from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.checkpoints.resume import checkpoint_rows
@@ -95,6 +96,9 @@ class RlTrainer(TrainerBase):
             except TrainInterrupted:
                 return
             metrics = await asyncio.to_thread(step_metrics, result, specs, self._thresholds, source.blocked_shares())
+            if run.steps_left == 1 and (cause := source.nothing_measured()) is not None:
+                # Before the step ends: nothing is saved, so the same command plays the groups again.
+                raise PlatoonError(f"not one rollout of the whole plan was measured, so nothing was trained; the newest, {cause}")
             source.committed(result.fates)
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
