@@ -55,6 +55,16 @@ def test_another_identity_names_the_key_and_touches_nothing(changes: dict[str, A
     assert {path: path.stat().st_ctime_ns for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize("key", ["inputs.datasets.lock.json", "from.step"])
+def test_a_changed_input_says_what_names_the_run_too(key: str, tmp_path: Path) -> None:
+    write_identity(tmp_path, {**identity(), key: 1})
+    with pytest.raises(
+        IdentityError, match=r"runs\.main-2 in the recipe, named so in `from:` and `of:`.*take the change back"
+    ) as refusal:
+        check_identity(tmp_path, {**identity(), key: 2}, "main")
+    assert [problem.key for problem in refusal.value.problems] == [key]
+
+
 def test_the_same_identity_is_known_and_an_empty_place_has_none(tmp_path: Path) -> None:
     assert not check_identity(tmp_path, identity(), "main")
     write_identity(tmp_path, identity())
