@@ -29,7 +29,7 @@ from platoon.episodes.route import RolloutSettings, Route
 from platoon.episodes.storage import TokenTable, store_collection
 from platoon.episodes.taxonomy import Counters, Grade, RunEnd, judge_run, with_reason
 from platoon.episodes.trace import build_collection, is_interrupted, trajectory_calls
-from platoon.errors import EnvSetupError
+from platoon.errors import EnvSetupError, PlatoonError
 from platoon.gateway.agents import AgentIdentity, AgentLimits, AgentRecord
 from platoon.gateway.seeds import SeedKey
 from platoon.gateway.server import GatewayServer, acquire
@@ -113,7 +113,7 @@ class _Episode:
             outcome = Outcome.infra(error.failure_kind, metadata={"detail": str(error)[:2000]})
         except Exception as error:
             if context is not None or not isinstance(error, OSError):
-                log.exception("rollout %s failed", self.rollout_id)
+                _log_failure(f"rollout {self.rollout_id} failed", error)
             decision = judge_run(RunEnd.of_error(error), Counters(), self.exit_rules, self.route.on_context_overflow)
             assert isinstance(decision, Outcome)
             outcome = decision
@@ -208,7 +208,7 @@ class _Episode:
         try:
             outcome: Any = await self.session.grade()
         except Exception as error:
-            log.exception("grading rollout %s failed", self.rollout_id)
+            _log_failure(f"grading rollout {self.rollout_id} failed", error)
             return Outcome.infra(f"unexpected:{type(error).__name__}", metadata={"detail": str(error)[:2000]})
         if not isinstance(outcome, Outcome):
             return Outcome.infra("unexpected:TypeError", metadata={"detail": f"grade() gave {type(outcome).__name__}"})
@@ -265,8 +265,8 @@ class _Episode:
     async def _close(self, session: EnvSession) -> None:
         try:
             await session.close()
-        except Exception:
-            log.exception("rollout %s: its session did not close", self.rollout_id)
+        except Exception as error:
+            _log_failure(f"rollout {self.rollout_id}: its session did not close", error)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -275,6 +275,12 @@ class _Episode:
             yield
         finally:
             self.seconds[stage] += time.perf_counter() - started
+
+
+def _log_failure(what: str, error: Exception) -> None:
+    """One line for an error that is told to people; any other is a bug and comes with its traceback."""
+    known = isinstance(error, PlatoonError)
+    log.error("%s: %s: %s", what, type(error).__name__, " ".join(str(error).split()), exc_info=None if known else error)
 
 
 def needs_route(service: EnvironmentService) -> bool:

@@ -145,6 +145,36 @@ def test_failures_of_the_environment(failure, where):
     assert run.root.misc["trajectory_invalid"] and run.root.error_message
 
 
+@pytest.mark.parametrize(
+    ("failure", "traced"), [(ServiceError("400: too\nlong"), False), (RuntimeError("x"), True)], ids=["told", "bug"]
+)
+@pytest.mark.parametrize("where", ["get_task", "grade", "close"])
+def test_an_error_for_people_is_one_line_without_a_traceback(where, failure, traced, caplog):
+    service = MemoryService(grade=lambda session: raise_(failure) if where == "grade" else Outcome("scored", {"reward": 1.0}))
+
+    async def fails(*args, **kwargs):
+        raise failure
+
+    if where == "get_task":
+        service.get_task = fails
+    original = service.open
+
+    async def opened(*args, **kwargs):
+        session = await original(*args, **kwargs)
+        session.close = fails
+        return session
+
+    if where == "close":
+        service.open = opened
+    gateway = make_gateway(ScriptedPolicy([]))
+    route, settings = Route(harness="platoon-noop"), RolloutSettings()
+    result = asyncio.run(run_rollout("t", route=route, service=service, gateway=gateway, settings=settings))
+    assert result.outcome.status == ("scored" if where == "close" else "error")
+    (record,) = caplog.records
+    assert (record.exc_info is not None) is traced
+    assert "\n" not in record.getMessage() and " ".join(str(failure).split()) in record.getMessage()
+
+
 def raise_(error):
     raise error
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from platoon.errors import ConfigError
+from platoon.errors import ConfigError, PlatoonError
 from platoon.rows.merge import TrajectoryCalls, build_block
 from platoon.train.credit.protocol import CreditEstimator, CreditEstimatorError, CreditGroup
 from platoon.train.task_records.fates import Verdict
@@ -178,7 +178,8 @@ class _Members:
         if task.cancelled() or not task.done():
             return Member(lost_member(index, "cancelled", "cancelled", "cancelled from outside"))
         if (error := task.exception()) is not None:
-            log.error("member %d of task %s failed", index, self._request.task_id, exc_info=error)
+            told = None if isinstance(error, PlatoonError) else error
+            log.error("member %d of task %s failed: %s", index, self._request.task_id, error, exc_info=told)
             return Member(lost_member(index, "error", f"unexpected:{type(error).__name__}", str(error)))
         rollout = task.result()
         outcome = member_outcome(index, rollout)
