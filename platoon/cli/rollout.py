@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from platoon.episodes.result import RolloutResult
     from platoon.eval.adhoc import AdhocRequest
     from platoon.host.console import Console
+    from platoon.site import Site
 
 PATH = click.Path(path_type=Path)
 SHOWN_CHARACTERS = 160
@@ -44,9 +48,10 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     from platoon import exits
     from platoon.host.console import Console
 
-    with Console(log_file=log_file) as console:
+    site, directory = _places(**{name: chosen.pop(name) for name in ("site_path", "output_dir")}, task=chosen["task"])
+    with Console(log_file=log_file) as console, _unless_refused(directory):
         console.progress("reading", str(config))
-        request = _request(config, overrides, console, **chosen)
+        request = _request(config, overrides, console, site=site, directory=directory, **chosen)
         console.progress("playing", f"{request.task_id} with {request.route.harness}")
         result = asyncio.run(_play(request))
     if isinstance(result, signal.Signals):
@@ -56,6 +61,37 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     else:
         _show(result, request.output_dir)
     sys.exit(exits.DONE if result.outcome.trainable else exits.FAILED)
+
+
+def _places(*, site_path: Path | None, output_dir: Path | None, task: str) -> tuple[Site, Path]:
+    """The site, and the directory that everything of the rollout goes to."""
+    from platoon.site import load_site
+
+    site = load_site(site_path)
+    slug = re.sub(r"[^A-Za-z0-9._-]", "-", task)[-80:]
+    return site, output_dir or _runs(site) / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
+
+
+def _runs(site: Site) -> Path:
+    return (site.runs or Path("runs")).absolute()
+
+
+@contextmanager
+def _unless_refused(directory: Path) -> Iterator[None]:
+    """What the block made of `directory` and its parents goes with a refusal; a directory that was there is left alone."""
+    from platoon.errors import ConfigError
+
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        yield
+    except ConfigError:
+        if directory in made:
+            shutil.rmtree(directory, ignore_errors=True)
+            # A parent that another program uses by now is not empty.
+            with suppress(OSError):
+                for path in made[1:]:
+                    path.rmdir()
+        raise
 
 
 async def _play(request: AdhocRequest) -> RolloutResult | signal.Signals:
@@ -91,30 +127,25 @@ def _request(
     model_path: str | None,
     renderer: str | None,
     seed: int | None,
-    output_dir: Path | None,
-    site_path: Path | None,
+    site: Site,
+    directory: Path,
 ) -> AdhocRequest:
     from dataclasses import replace
 
     from platoon.eval.adhoc import AdhocRequest, find_task
     from platoon.eval.opening import OpenRequest
-    from platoon.pipeline.entries import entry_tasks
+    from platoon.pipeline.entries import entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
-    from platoon.site import load_site
     from platoon.train.components.player import rollout_settings, route_of
 
-    site = load_site(site_path)
-    runs = (site.runs or Path("runs")).absolute()
-    slug = re.sub(r"[^A-Za-z0-9._-]", "-", task)[-80:]
-    directory = output_dir or runs / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
     found = build_inputs(config, directory / "inputs", site, console, overrides)
     # Through JSON, as strict models want it.
     read: Any = model_of(found.kind).model_validate_json(json.dumps(found.values))
     training = found.kind == "train"
     chosen_split = split or ("train" if training else read.split)
     entries = asyncio.run(entry_tasks(found, read.environments, chosen_split, config.parent))
-    entry, task_id = find_task(entries, task)
+    entry, task_id = find_task(entries, task, other_splits(found, chosen_split))
     route = route_of(entry.config, training=chosen_split == "train")
     if harness is not None:
         route = replace(route, harness=harness, harness_options={})
@@ -127,7 +158,7 @@ def _request(
         task_id=task_id,
         route=route,
         settings=rollout_settings(rollout_config),
-        opening=OpenRequest(spec, weights, 0, read.deterministic, runs, directory / "logs" / "service.log"),
+        opening=OpenRequest(spec, weights, 0, read.deterministic, _runs(site), directory / "logs" / "service.log"),
         seed=seed if seed is not None else (read.seed if read.deterministic else None),
         output_dir=directory,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,23 @@ def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
 def test_refusals_come_before_anything_starts(run: Run, arguments: tuple[str, ...], told: str) -> None:
     code, _, err = run("eval.yaml", *arguments)
     assert code == exits.CONFIG and told in err
+    assert not Path("runs").exists()
+
+
+def test_a_task_of_another_split_is_told_with_its_split(run: Run, tmp_path: Path) -> None:
+    for name in ("t3", "t2"):
+        shutil.copytree(tmp_path / "tasks/t1", tmp_path / "tasks" / name)
+    (tmp_path / "splits.json").write_text('{"train": ["t3", "t1"], "eval": ["t2"]}')
+    config = tmp_path / "eval.yaml"
+    config.write_text(
+        CONFIG.replace("split: all", "split: train").replace("provider: process", "provider: process, splits: splits.json")
+    )
+    code, _, err = run("eval.yaml", "--task", "t2")
+    assert code == exits.CONFIG and "task 't2' is of the split eval (--split eval plays it)" in err
+    assert "task 'default::t2' is of the split eval" in run("eval.yaml", "--task", "default::t2")[2]
+    assert "no task is called 't9' (the split has: t1, t3)" in run("eval.yaml", "--task", "t9")[2]
+    assert not (tmp_path / "runs").exists()
+    assert run("eval.yaml", "--task", "t2", "--split", "eval", "--harness", "platoon-noop")[0] == exits.DONE
 
 
 @pytest.mark.model
