@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from platoon.core.trajectory import Trajectory
     from platoon.episodes.result import RolloutResult
     from platoon.eval.adhoc import AdhocRequest
+    from platoon.eval.results import Weights
     from platoon.host.console import Console
     from platoon.site import Site
 
@@ -34,6 +35,7 @@ SHOWN_CHARACTERS = 160
 @click.option("--split", help="Split the task is of; else train, or an evaluation's own.")
 @click.option("--harness", help="Plays with this harness in place of the entry's (platoon-oracle, platoon-noop, ...).")
 @click.option("--model", help="Base model, in place of the configuration's.")
+@click.option("--of", "trained", type=PATH, help="Receipt of the run whose last checkpoint plays.")
 @click.option("--model-path", help="Sampler weights on the training service (tinker://...).")
 @click.option("--renderer", help="Renderer, in place of the configuration's.")
 @click.option(
@@ -48,6 +50,8 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     from platoon import exits
     from platoon.host.console import Console
 
+    if chosen["trained"] is not None and chosen["model_path"] is not None:
+        raise click.UsageError("give --of or --model-path, not both")
     site, directory = _places(**{name: chosen.pop(name) for name in ("site_path", "output_dir")}, task=chosen["task"])
     with Console(log_file=log_file) as console, _unless_refused(directory):
         console.progress("reading", str(config))
@@ -124,6 +128,7 @@ def _request(
     split: str | None,
     harness: str | None,
     model: str | None,
+    trained: Path | None,
     model_path: str | None,
     renderer: str | None,
     seed: int | None,
@@ -132,8 +137,8 @@ def _request(
 ) -> AdhocRequest:
     from dataclasses import replace
 
-    from platoon.eval.adhoc import AdhocRequest, find_task
-    from platoon.eval.opening import OpenRequest
+    from platoon.eval.adhoc import AdhocRequest, find_task, without_model
+    from platoon.eval.opening import LOCAL, OpenRequest, address_of
     from platoon.pipeline.entries import entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
@@ -151,17 +156,29 @@ def _request(
         route = replace(route, harness=harness, harness_options={})
     spec = read.model_spec("main") if training else read.model_spec()
     spec = replace(spec, model_name=model or spec.model_name, renderer_name=renderer or spec.renderer_name)
-    weights = model_path or (None if training else read.inference.model_path)
+    weights = _weights(trained, model_path or (None if training else read.inference.model_path))
+    if weights.path is None and address_of(spec) == LOCAL and not without_model(route):
+        console.say("the weights are untrained: --of RECEIPT plays those of a run")
     rollout_config = _rollout_config(read, entry.config, training)
     return AdhocRequest(
         entry=entry,
         task_id=task_id,
         route=route,
         settings=rollout_settings(rollout_config),
-        opening=OpenRequest(spec, weights, 0, read.deterministic, _runs(site), directory / "logs" / "service.log"),
+        opening=OpenRequest(
+            spec, weights.path, weights.version, read.deterministic, _runs(site), directory / "logs" / "service.log"
+        ),
         seed=seed if seed is not None else (read.seed if read.deterministic else None),
         output_dir=directory,
     )
+
+
+def _weights(trained: Path | None, path: str | None) -> Weights:
+    """Those of a run's receipt, else those of a path, else the base model's."""
+    from platoon.artifacts.receipts import read_receipt
+    from platoon.eval.results import Weights, weights_of
+
+    return Weights(path) if trained is None else weights_of(read_receipt(trained, "train"))
 
 
 def _rollout_config(read: Any, entry: Any, training: bool) -> Any:

@@ -41,6 +41,11 @@ class AdhocRequest:
     output_dir: Path
 
 
+def without_model(route: Route) -> bool:
+    """Whether the harness asks no model."""
+    return route.harness.partition("@")[0] in WITHOUT_MODEL
+
+
 def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collection[str]] | None = None) -> tuple[EntryTasks, str]:
     """The entry and the id of a task: `<entry>::<id>` among several entries, else the id.
 
@@ -95,7 +100,7 @@ async def play(request: AdhocRequest) -> RolloutResult:
 @asynccontextmanager
 async def _policy(request: AdhocRequest) -> AsyncIterator[PolicyRuntime]:
     """The policy, or for a harness that asks none a stand-in: an oracle needs no service."""
-    if request.route.harness.partition("@")[0] in WITHOUT_MODEL:
+    if without_model(request.route):
         nobody: Any = _Nobody()
         yield PolicyRuntime(MAIN, ModelSpec(request.opening.spec.model_name, "none"), nobody, nobody)
         return
