@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from platoon.cli.options import FILE, common
+
+if TYPE_CHECKING:
+    from platoon.errors import Problem
 
 
 @click.group()
@@ -27,6 +30,8 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
     from platoon.errors import ConfigError, Problem
 
     for directory in directories:
+        if directory.is_dir() and not (directory / "task.toml").is_file():
+            raise ConfigError(_no_task(directory))
         try:
             contents = read_contents(directory)
         except HASH_ERRORS as error:
@@ -37,6 +42,16 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
             click.echo(json.dumps(row, ensure_ascii=True, sort_keys=True))
         else:
             click.echo(f"{contents.digest}  {directory}" if len(directories) > 1 else contents.digest)
+
+
+def _no_task(directory: Path) -> Problem:
+    from platoon.config.text import printable
+    from platoon.errors import Problem
+
+    shown = printable(str(directory))
+    tasks = sorted(path.parent.name for path in directory.glob("*/task.toml"))
+    advice = f"its children are tasks: platoon harbor hash {shown}/{printable(tasks[0])}, or {shown}/*" if tasks else ""
+    return Problem("is no task: a task directory holds a task.toml", file=shown, advice=advice)
 
 
 @harbor.command()

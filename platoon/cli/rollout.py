@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from platoon.core.trajectory import Trajectory
     from platoon.episodes.result import RolloutResult
     from platoon.eval.adhoc import AdhocRequest
+    from platoon.eval.results import Weights
     from platoon.host.console import Console
+    from platoon.site import Site
 
 PATH = click.Path(path_type=Path)
 SHOWN_CHARACTERS = 160
@@ -30,6 +35,7 @@ SHOWN_CHARACTERS = 160
 @click.option("--split", help="Split the task is of; else train, or an evaluation's own.")
 @click.option("--harness", help="Plays with this harness in place of the entry's (platoon-oracle, platoon-noop, ...).")
 @click.option("--model", help="Base model, in place of the configuration's.")
+@click.option("--of", "trained", type=PATH, help="Receipt of the run whose last checkpoint plays.")
 @click.option("--model-path", help="Sampler weights on the training service (tinker://...).")
 @click.option("--renderer", help="Renderer, in place of the configuration's.")
 @click.option(
@@ -44,9 +50,12 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     from platoon import exits
     from platoon.host.console import Console
 
-    with Console(log_file=log_file) as console:
+    if chosen["trained"] is not None and chosen["model_path"] is not None:
+        raise click.UsageError("give --of or --model-path, not both")
+    site, directory = _places(**{name: chosen.pop(name) for name in ("site_path", "output_dir")}, task=chosen["task"])
+    with Console(log_file=log_file) as console, _unless_refused(directory):
         console.progress("reading", str(config))
-        request = _request(config, overrides, console, **chosen)
+        request = _request(config, overrides, console, site=site, directory=directory, **chosen)
         console.progress("playing", f"{request.task_id} with {request.route.harness}")
         result = asyncio.run(_play(request))
     if isinstance(result, signal.Signals):
@@ -56,6 +65,37 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     else:
         _show(result, request.output_dir)
     sys.exit(exits.DONE if result.outcome.trainable else exits.FAILED)
+
+
+def _places(*, site_path: Path | None, output_dir: Path | None, task: str) -> tuple[Site, Path]:
+    """The site, and the directory that everything of the rollout goes to."""
+    from platoon.site import load_site
+
+    site = load_site(site_path)
+    slug = re.sub(r"[^A-Za-z0-9._-]", "-", task)[-80:]
+    return site, output_dir or _runs(site) / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
+
+
+def _runs(site: Site) -> Path:
+    return (site.runs or Path("runs")).absolute()
+
+
+@contextmanager
+def _unless_refused(directory: Path) -> Iterator[None]:
+    """What the block made of `directory` and its parents goes with a refusal; a directory that was there is left alone."""
+    from platoon.errors import ConfigError
+
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        yield
+    except ConfigError:
+        if directory in made:
+            shutil.rmtree(directory, ignore_errors=True)
+            # A parent that another program uses by now is not empty.
+            with suppress(OSError):
+                for path in made[1:]:
+                    path.rmdir()
+        raise
 
 
 async def _play(request: AdhocRequest) -> RolloutResult | signal.Signals:
@@ -88,49 +128,57 @@ def _request(
     split: str | None,
     harness: str | None,
     model: str | None,
+    trained: Path | None,
     model_path: str | None,
     renderer: str | None,
     seed: int | None,
-    output_dir: Path | None,
-    site_path: Path | None,
+    site: Site,
+    directory: Path,
 ) -> AdhocRequest:
     from dataclasses import replace
 
-    from platoon.eval.adhoc import AdhocRequest, find_task
-    from platoon.eval.opening import OpenRequest
-    from platoon.pipeline.entries import entry_tasks
+    from platoon.eval.adhoc import AdhocRequest, find_task, without_model
+    from platoon.eval.opening import LOCAL, OpenRequest, address_of
+    from platoon.pipeline.entries import entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
-    from platoon.site import load_site
     from platoon.train.components.player import rollout_settings, route_of
 
-    site = load_site(site_path)
-    runs = (site.runs or Path("runs")).absolute()
-    slug = re.sub(r"[^A-Za-z0-9._-]", "-", task)[-80:]
-    directory = output_dir or runs / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
     found = build_inputs(config, directory / "inputs", site, console, overrides)
     # Through JSON, as strict models want it.
     read: Any = model_of(found.kind).model_validate_json(json.dumps(found.values))
     training = found.kind == "train"
     chosen_split = split or ("train" if training else read.split)
     entries = asyncio.run(entry_tasks(found, read.environments, chosen_split, config.parent))
-    entry, task_id = find_task(entries, task)
+    entry, task_id = find_task(entries, task, other_splits(found, chosen_split))
     route = route_of(entry.config, training=chosen_split == "train")
     if harness is not None:
         route = replace(route, harness=harness, harness_options={})
     spec = read.model_spec("main") if training else read.model_spec()
     spec = replace(spec, model_name=model or spec.model_name, renderer_name=renderer or spec.renderer_name)
-    weights = model_path or (None if training else read.inference.model_path)
+    weights = _weights(trained, model_path or (None if training else read.inference.model_path))
+    if weights.path is None and address_of(spec) == LOCAL and not without_model(route):
+        console.say("the weights are untrained: --of RECEIPT plays those of a run")
     rollout_config = _rollout_config(read, entry.config, training)
     return AdhocRequest(
         entry=entry,
         task_id=task_id,
         route=route,
         settings=rollout_settings(rollout_config),
-        opening=OpenRequest(spec, weights, 0, read.deterministic, runs, directory / "logs" / "service.log"),
+        opening=OpenRequest(
+            spec, weights.path, weights.version, read.deterministic, _runs(site), directory / "logs" / "service.log"
+        ),
         seed=seed if seed is not None else (read.seed if read.deterministic else None),
         output_dir=directory,
     )
+
+
+def _weights(trained: Path | None, path: str | None) -> Weights:
+    """Those of a run's receipt, else those of a path, else the base model's."""
+    from platoon.artifacts.receipts import read_receipt
+    from platoon.eval.results import Weights, weights_of
+
+    return Weights(path) if trained is None else weights_of(read_receipt(trained, "train"))
 
 
 def _rollout_config(read: Any, entry: Any, training: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +41,16 @@ class AdhocRequest:
     output_dir: Path
 
 
-def find_task(entries: list[EntryTasks], name: str) -> tuple[EntryTasks, str]:
+def without_model(route: Route) -> bool:
+    """Whether the harness asks no model."""
+    return route.harness.partition("@")[0] in WITHOUT_MODEL
+
+
+def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collection[str]] | None = None) -> tuple[EntryTasks, str]:
     """The entry and the id of a task: `<entry>::<id>` among several entries, else the id.
 
-    Raises ConfigError for a task that there is not, and for one that several entries have.
+    splits: the ids that other splits list, in both forms. Raises ConfigError for a task that there is not, and for one that several
+    entries have.
     """
     label, separator, raw = name.partition("::")
     for entry in entries:
@@ -56,7 +62,12 @@ def find_task(entries: list[EntryTasks], name: str) -> tuple[EntryTasks, str]:
     if holders:
         rule = f"task {name!r} is of several entries"
         raise ConfigError(Problem(rule, key="--task", advice=f"say {holders[0].label}::{name}"))
+    for split, ids in (splits or {}).items():
+        if name in ids:
+            rule = f"task {name!r} is of the split {split}"
+            raise ConfigError(Problem(rule, key="--task", advice=f"--split {split} plays it"))
     known = [f"{entry.label}::{task}" if len(entries) > 1 else task for entry in entries for task in entry.tasks]
+    known.sort()
     shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     raise ConfigError(Problem(f"no task is called {name!r}", key="--task", advice=f"the split has: {shown}"))
 
@@ -89,7 +100,7 @@ async def play(request: AdhocRequest) -> RolloutResult:
 @asynccontextmanager
 async def _policy(request: AdhocRequest) -> AsyncIterator[PolicyRuntime]:
     """The policy, or for a harness that asks none a stand-in: an oracle needs no service."""
-    if request.route.harness.partition("@")[0] in WITHOUT_MODEL:
+    if without_model(request.route):
         nobody: Any = _Nobody()
         yield PolicyRuntime(MAIN, ModelSpec(request.opening.spec.model_name, "none"), nobody, nobody)
         return

@@ -77,6 +77,7 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
 
 
 async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | None, tokenizer: Path | None) -> PolicyRuntime:
+    from platoon.sampling.context_window import with_service_window
     from platoon.sampling.renderers.build import build_renderer
     from platoon.sampling.service_errors import service_errors
     from platoon.sampling.tinker_sampler import TinkerSampler
@@ -94,7 +95,14 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
             address = base_url or "the default address"
             raise ServiceError(f"the service at {address} gave no sampler in {OPEN_TIMEOUT_S:g} s") from None
     sampler = TinkerSampler(client, request.version, sample_timeout_s=spec.sample_timeout_s, base_url=base_url)
+    spec = await with_service_window(spec, lambda: _rest_client(base_url, api_key))
     return PolicyRuntime(MAIN, spec, sampler, renderer)
+
+
+def _rest_client(base_url: str | None, api_key: str | None) -> Any:
+    import tinker
+
+    return tinker.RestClient(base_url=base_url, api_key=api_key)
 
 
 def _sampling_client(base_url: str | None, api_key: str | None, model_name: str, model_path: str | None) -> Any:

@@ -12,6 +12,7 @@ from platoon.host.console import Console
 from platoon.pipeline.kinds import Kind, kind_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
+from platoon.pipeline.plan import provider_problems
 from platoon.pipeline.recipe import Recipe, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, resolve
 from platoon.site import Site
@@ -66,7 +67,7 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     if isinstance(kind := kind_of(load(path).values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
     resolved = resolve(path, site)
-    if found := list(_empty_datasets(resolved, path)):
+    if found := [*provider_problems(resolved, str(path)), *_empty_datasets(resolved, path)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -23,6 +23,17 @@ async def entry_tasks(inputs: RunInputs, environments: Sequence[EnvironmentConfi
     return [await _entry(inputs, number, entry, split, base) for number, entry in enumerate(environments)]
 
 
+def other_splits(inputs: RunInputs, split: str) -> dict[str, set[str]]:
+    """What the splits of locked datasets list beside `split`: ids, each alone and as `<entry>::<id>`."""
+    found: dict[str, set[str]] = {}
+    for label, entry in inputs.entries.items():
+        for name in (entry.splits.named or {}) if entry.splits is not None else {}:
+            if name != split:
+                ids = entry.task_ids(name)
+                found.setdefault(name, set()).update(ids, (f"{label}::{task}" for task in ids))
+    return found
+
+
 async def _entry(inputs: RunInputs, number: int, entry: EnvironmentConfig, split: str, base: Path) -> EntryTasks:
     assert entry.service is not None
     locked = inputs.entries.get(entry.label)

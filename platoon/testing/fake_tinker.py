@@ -50,7 +50,7 @@ class FakeWeights:
 @dataclass
 class FakeTinkerService:
     """One service. before, after: called with the name of every operation, before and after its effect; what they raise, the caller
-    gets. hang: names of operations that never answer."""
+    gets. hang: names of operations that never answer. windows: context lengths by base model."""
 
     name: str = "fake"
     checkpoints: dict[str, FakeWeights] = field(default_factory=dict)
@@ -60,6 +60,7 @@ class FakeTinkerService:
     after: Callable[[str], None] = lambda operation: None
     optimizer_metrics: Mapping[str, float] = field(default_factory=dict)
     sessions: int = 0
+    windows: dict[str, int | None] = field(default_factory=dict)
 
     def perform(self, operation: str, detail: Any, effect: Callable[[], Any]) -> FakeFuture:
         """Runs an operation at once; its future tells the result."""
@@ -232,6 +233,13 @@ class FakeRestClient:
 
     def __init__(self, service: FakeTinkerService) -> None:
         self._service = service
+
+    def get_server_capabilities(self) -> FakeFuture:
+        def effect() -> Any:
+            rows = [SimpleNamespace(model_name=name, max_context_length=length) for name, length in self._service.windows.items()]
+            return SimpleNamespace(supported_models=rows)
+
+        return self._service.perform("get_server_capabilities", None, effect)
 
     def get_weights_info_by_tinker_path(self, path: str) -> FakeFuture:
         return self._service.perform("get_weights_info", path, lambda: self._service.find(path))

@@ -67,6 +67,18 @@ def test_what_has_no_hash(tmp_path: Path, run: Run) -> None:
     assert run("harbor", "hash", "b")[0] == exits.CONFIG
 
 
+def test_a_directory_without_a_task_has_no_hash(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "tasks/t1", VECTOR)
+    code, out, told = run("harbor", "hash", "empty")
+    assert (code, out) == (exits.CONFIG, "")
+    assert told.startswith("platoon: empty: is no task: a task directory holds a task.toml")
+    assert "children" not in told
+    code, out, told = run("harbor", "hash", "tasks")
+    assert (code, out) == (exits.CONFIG, "")
+    assert "its children are tasks: platoon harbor hash tasks/t1" in told
+
+
 def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     """`platoon harbor fetch CONFIG --json`: environment, lock, lock_digest, tasks, runnable, fetched, holdout."""
     for number in range(3):

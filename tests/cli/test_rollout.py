@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from platoon import exits
+from platoon.artifacts.receipts import write_receipt
 from platoon.cli.main import main
+from platoon.errors import ConfigError
+from platoon.eval.adhoc import AdhocRequest
 
 pytestmark = pytest.mark.process
 
@@ -87,6 +91,60 @@ def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
 def test_refusals_come_before_anything_starts(run: Run, arguments: tuple[str, ...], told: str) -> None:
     code, _, err = run("eval.yaml", *arguments)
     assert code == exits.CONFIG and told in err
+    assert not Path("runs").exists()
+
+
+def test_a_task_of_another_split_is_told_with_its_split(run: Run, tmp_path: Path) -> None:
+    for name in ("t3", "t2"):
+        shutil.copytree(tmp_path / "tasks/t1", tmp_path / "tasks" / name)
+    (tmp_path / "splits.json").write_text('{"train": ["t3", "t1"], "eval": ["t2"]}')
+    config = tmp_path / "eval.yaml"
+    config.write_text(
+        CONFIG.replace("split: all", "split: train").replace("provider: process", "provider: process, splits: splits.json")
+    )
+    code, _, err = run("eval.yaml", "--task", "t2")
+    assert code == exits.CONFIG and "task 't2' is of the split eval (--split eval plays it)" in err
+    assert "task 'default::t2' is of the split eval" in run("eval.yaml", "--task", "default::t2")[2]
+    assert "no task is called 't9' (the split has: t1, t3)" in run("eval.yaml", "--task", "t9")[2]
+    assert not (tmp_path / "runs").exists()
+    assert run("eval.yaml", "--task", "t2", "--split", "eval", "--harness", "platoon-noop")[0] == exits.DONE
+
+
+UNTRAINED = "the weights are untrained: --of RECEIPT plays those of a run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "version", "untrained"),
+    [
+        (("--of", "train.json"), "tinker://run/sampler", 9, False),
+        (("--model-path", "tinker://mine"), "tinker://mine", 0, False),
+        ((), None, 0, True),
+        (("tinker_base_url=http://127.0.0.1:9",), None, 0, False),
+        (("--harness", "platoon-noop"), None, 0, False),
+    ],
+)
+def test_which_weights_play(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], path: str | None, version: int, untrained: bool
+) -> None:
+    checkpoint = {"sampler_path": "tinker://run/sampler", "weights": "sha256:w", "policy_version": 9}
+    write_receipt(Path("train.json"), "train", {"run": "main", "steps": 9, "checkpoint": checkpoint})
+    asked: list[AdhocRequest] = []
+
+    async def play(request: AdhocRequest) -> None:
+        asked.append(request)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("platoon.eval.adhoc.play", play)
+    code, _, err = run("eval.yaml", "--task", "t1", *arguments)
+    assert code == exits.CONFIG, err
+    assert (asked[0].opening.model_path, asked[0].opening.version) == (path, version)
+    assert (UNTRAINED in err) == untrained
+
+
+def test_weights_are_of_a_receipt_or_of_a_path(run: Run) -> None:
+    assert run("eval.yaml", "--task", "t1", "--of", "a.json", "--model-path", "tinker://b")[0] == exits.USAGE
+    code, _, err = run("eval.yaml", "--task", "t1", "--of", "a.json")
+    assert code == exits.CONFIG and "a.json" in err
 
 
 @pytest.mark.model

@@ -8,6 +8,7 @@ import pytest
 
 from platoon.errors import ConfigError
 from platoon.eval.opening import OpenRequest, check_key, open_policy
+from platoon.local.bases import all_bases
 from platoon.sampling.model_spec import ModelSpec, SamplingSettings
 
 
@@ -21,6 +22,7 @@ def test_an_embedded_service_samples_the_base_model_and_ends_with_the_block(tmp_
     async def sample() -> tuple[list[int], int]:
         async with open_policy(request(tmp_path)) as opened:
             assert opened.died is not None
+            assert opened.runtime.spec.context_window_length == all_bases()["local/tiny"].shape.max_context
             prompt = np.array([72, 105], np.uint32)
             got = await opened.runtime.sampler.sample(prompt, SamplingSettings(max_tokens=5, seed=11))
             return got.tokens_T.tolist(), got.version

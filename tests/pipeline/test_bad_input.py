@@ -49,6 +49,26 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def test_a_sandbox_provider_that_there_is_not(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    """An entry without a provider, on a site without one, means `docker`; no rollout would start, so nothing is fetched either."""
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    edit(config, "    provider: process\n", "")
+    told = (
+        f"{config}: environments.0.service_kwargs.provider: no sandbox provider is called 'docker'; there is: process "
+        "(set `provider: process` there or in the site file)"
+    )
+    for command in (("config", "validate", config), ("rollout", config, "--task", "t0")):
+        code, text = run(*command)
+        assert (code, told in text) == (exits.CONFIG, True), text
+    assert not Path("cache").exists()
+    assert inputs(root, run)[0] == 0
+    code, text = run("plan", "results/config.yaml", "--datasets", "results/datasets.lock.json", "--out", "results/plan.json")
+    assert code == exits.CONFIG and "environments.0.service_kwargs.provider: no sandbox provider is called 'docker'" in text
+    Path("site.yaml").write_text("cache: cache\nprovider: process\n")
+    assert run("config", "validate", config)[0] == 0
+
+
 def test_unknown_key(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
     root = make_recipe()
     edit(root / "configs/rl.yaml", "batch_size", "batchsize")

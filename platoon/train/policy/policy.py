@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from platoon.sampling.context_window import ASK_TIMEOUT_S, with_service_window
+from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.swappable import SwappableSampler
 from platoon.train.policy.learner import Learner, Timeouts
 from platoon.train.policy.service import Retries, ServiceAddress, ServiceFactory, open_session, open_training_client
@@ -73,6 +75,11 @@ class Policy:
             raise RuntimeError(f"policy {self.id!r} has no training client")
         found = self._training.get_info().model_data.tokenizer_id
         return str(found) if found else None
+
+    async def served_model(self) -> ModelSpec:
+        """The model as agents sample it: the spec's, with the context window the service tells where the spec has none."""
+        asked = with_service_window(self.spec.model, lambda: self._factory.rest_client(self.address))
+        return await self._waits.on(asked, timeout_s=2 * ASK_TIMEOUT_S, what=f"the context window of {self.place}")
 
     async def connect(self) -> None:
         """Opens the policy's session, one of its own."""

@@ -50,7 +50,8 @@ class EnvironmentRollouts:
             lambda: {policy.id: renderer_of(self._run, policy.id) for policy in sampled}
         )
         runtimes = {
-            policy.id: PolicyRuntime(policy.id, policy.spec.model, policy.sampler, renderers[policy.id]) for policy in sampled
+            policy.id: PolicyRuntime(policy.id, await policy.served_model(), policy.sampler, renderers[policy.id])
+            for policy in sampled
         }
         self._gateway = gateway = ModelGateway(runtimes)
         config = self._config

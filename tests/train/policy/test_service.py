@@ -10,6 +10,7 @@ import pytest
 from platoon.errors import ConfigError, ServiceError
 from platoon.sampling.model_spec import ModelSpec
 from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
+from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import Retries, ServiceAddress, checkpoint_exists, open_session, open_training_client
 from platoon.train.policy.spec import PolicySpec
 from platoon.train.policy.waits import Waits, together
@@ -133,3 +134,10 @@ def test_work_done_together_raises_its_first_error_as_it_is() -> None:
     with pytest.raises(ConfigError, match="wrong"):
         asyncio.run(together(slow(), fails()))
     assert ended == ["slow"]
+
+
+def test_a_policy_is_served_with_the_window_that_its_service_tells() -> None:
+    service = FakeTinkerService(windows={"tiny": 64})
+    policy = Policy(SPEC, ServiceAddress(), FakeFactory({None: service}), Waits(), sampled=True)
+    assert asyncio.run(policy.served_model()).context_window_length == 64
+    assert policy.spec.model.context_window_length is None
