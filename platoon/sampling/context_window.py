@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
 
 ASK_TIMEOUT_S = 30.0
@@ -21,7 +22,7 @@ async def with_service_window(spec: ModelSpec, make_rest_client: Callable[[], An
         return spec
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
-            told = await (await asyncio.to_thread(lambda: make_rest_client().get_server_capabilities()))
+            told = await (await in_daemon_thread(lambda: make_rest_client().get_server_capabilities()))
     except Exception:
         # The window is a courtesy: a service that fails here is met again, and reported, at the first sample.
         return spec

@@ -167,3 +167,20 @@ def test_checkpoints_the_service_lost_are_passed_over(sft_runs: Any) -> None:
     assert run.start_point.step == 3 and run.start_point.passed_over == ("final", "recovery-000004")
     assert json.loads((sft_runs.run_dir / "lock.json").read_text())["policies_restore"] == ["final", "recovery-000004"]
     assert run.ended
+
+
+def test_a_checkpoint_the_service_cannot_read_gives_way_to_the_one_before(sft_runs: Any) -> None:
+    sft_runs.train(4, Cadence(recovery_every=1))
+    newest = rows(sft_runs.run_dir / "checkpoints.jsonl")[-2:]
+
+    def refuse(operation: str) -> None:
+        if operation == "create_training_client_from_state_with_optimizer" and left:
+            raise FakeStatusError(500, f"checkpoint {left.pop()} is damaged")
+
+    left = ["b", "a"]
+    sft_runs.service.before = refuse
+    run = sft_runs.train(5)
+    assert not left
+    assert run.start_point.passed_over == tuple(row["name"] for row in reversed(newest)) and run.start_point.step == 3
+    assert "checkpoint a is damaged" in sft_runs.console.getvalue()
+    assert run.ended

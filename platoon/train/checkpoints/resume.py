@@ -68,7 +68,7 @@ async def find_start_point(
             return StartPoint(int(row["batch"]), digest, row, policies, tuple(passed_over))
         passed_over.append(str(row["name"]))
     if rows:
-        rule = f"none of its {len(rows)} checkpoints can be resumed: the training service no longer has what they name"
+        rule = f"none of its {len(rows)} checkpoints can be resumed: the training service lacks what they name, or cannot read it"
         advice = "train under another run name, or bring the service's checkpoints back"
         raise ConfigError(Problem(rule, file=str(policy_file(run_dir, MAIN)), advice=advice))
     return StartPoint(rows_digest=fresh_digest)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from platoon.errors import PlatoonError, ServiceError
+from platoon.host.threads import in_daemon_thread
 from platoon.sampling.swappable import VersionedSampler
 from platoon.train.config_defs.training import AdamParams
 from platoon.train.policy.spec import PolicySpec
@@ -54,7 +55,8 @@ class ServiceFactory(Protocol):
 async def open_session(factory: ServiceFactory, address: ServiceAddress, waits: Waits) -> Any:
     """A service client whose session exists. Raises ConfigError when the key is refused, ServiceError when nobody answers.
 
-    A client opens its session at its first call that needs one, and blocks its caller meanwhile: that is done here, in a thread.
+    A client opens its session at its first call that needs one, and blocks its caller meanwhile: that is done here, in a thread
+    that nobody joins: a service that dies meanwhile leaves it blocked.
     """
 
     def connect() -> Any:
@@ -64,10 +66,18 @@ async def open_session(factory: ServiceFactory, address: ServiceAddress, waits: 
 
     try:
         what = f"a session with the training service at {address}"
-        return await waits.on(asyncio.to_thread(connect), timeout_s=SESSION_TIMEOUT_S, what=what)
+        return await waits.on(in_daemon_thread(connect), timeout_s=SESSION_TIMEOUT_S, what=what)
     except ServiceError as error:
         refusal = key_refusal(error.__cause__, str(address)) if error.__cause__ else None
         raise refusal or error from error.__cause__
+
+
+class DamagedCheckpointError(ServiceError):
+    """The service has a checkpoint and cannot read it."""
+
+    def __init__(self, text: str, state_path: str) -> None:
+        super().__init__(text)
+        self.state_path = state_path
 
 
 @dataclass(frozen=True)
@@ -85,8 +95,8 @@ async def open_training_client(
     """The training client of a policy.
 
     state_path: a checkpoint of this run, restored with its optimizer. Without one the weights of `spec.load_checkpoint_path`, with
-    the optimizer only where the spec asks, else a new adapter. Refusals that may pass are retried until `retries.total_s`; a stop
-    request ends the retries.
+    the optimizer only where the spec asks, else a new adapter. Refusals that may pass are retried until `retries.total_s`, and
+    `waits` tell of each; a stop request ends the retries. Raises DamagedCheckpointError for a checkpoint that is there and cannot be read.
     """
     retries = retries or Retries()
     loop = asyncio.get_running_loop()
@@ -97,11 +107,16 @@ async def open_training_client(
             call = _opening(client, spec, state_path)
             return await waits.on(_resolved(call), timeout_s=max(1.0, deadline - loop.time()), what=what)
         except ServiceError as error:
-            final = error.__cause__ is None or waits.failure or not _may_pass(error.__cause__)
+            cause = error.__cause__
+            if cause is not None and not waits.failure and state_path is not None and _is_damaged(cause):
+                raise DamagedCheckpointError(str(error), state_path) from cause
+            final = cause is None or waits.failure or not _may_pass(cause)
             if final or stop.is_set() or loop.time() + pause_s > deadline:
                 raise
+            refusal = str(error)
         try:
-            await asyncio.wait_for(stop.wait(), pause_s)
+            async with asyncio.timeout(pause_s):
+                await waits.alive(stop.wait(), what=f"{what}, asked again in {pause_s:g} s after {refusal}")
         except TimeoutError:
             pause_s = min(2 * pause_s, retries.longest_s)
 
@@ -118,11 +133,15 @@ def _opening(client: Any, spec: PolicySpec, state_path: str | None) -> Callable[
 
 async def _resolved(call: Callable[[], Any]) -> Any:
     # The submission itself may make blocking requests, so it leaves the loop.
-    return await (await asyncio.to_thread(call))
+    return await (await in_daemon_thread(call))
+
+
+def _is_damaged(error: BaseException) -> bool:
+    return not isinstance(error, PlatoonError) and "damaged" in str(error).lower()
 
 
 def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, PlatoonError) or status_of(error) in FINAL_STATUSES:
+    if isinstance(error, PlatoonError) or status_of(error) in FINAL_STATUSES or _is_damaged(error):
         return False
     # The category with which the service says that the request itself was wrong.
     return str(getattr(error, "category", "")).rpartition(".")[2].lower() != "user"

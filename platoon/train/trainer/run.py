@@ -19,7 +19,7 @@ from platoon.train.checkpoints.pruning import Pruner
 from platoon.train.checkpoints.resume import StartPoint, checkpoint_rows, find_start_point, next_start
 from platoon.train.checkpoints.saving import FINAL, Committer, Counters, interrupted_name, recovery_name
 from platoon.train.policy.policy import Policy
-from platoon.train.policy.service import ServiceFactory, checkpoint_exists
+from platoon.train.policy.service import DamagedCheckpointError, ServiceFactory, checkpoint_exists
 from platoon.train.policy.waits import Waits, together
 from platoon.train.run_directory.provenance import add_provenance, provenance, write_provenance
 from platoon.train.trainer.api import Trainer
@@ -69,6 +69,8 @@ class TrainerRun:
         self._pruner: Pruner | None = None
         self._stage = self._detail = self._awaited = ""
         self._epoch: int | None = None
+        # State paths that the service has and cannot read.
+        self._damaged: set[str] = set()
         self._step_began = 0.0
         # Of the save and the publication that followed the last step: they are told in the row of the next one.
         self._seconds = {"save": 0.0, "publish": 0.0}
@@ -152,14 +154,18 @@ class TrainerRun:
         self.start = next_start(checkpoint_rows(self.settings.run_dir))
 
         async def alive(policy: str, path: str) -> bool:
-            return await checkpoint_exists(self.factory, self.settings.addresses[policy], path, self.waits)
+            return path not in self._damaged and await checkpoint_exists(
+                self.factory, self.settings.addresses[policy], path, self.waits
+            )
 
         trained = [policy.id for policy in self.trained]
         self.start_point = point = await find_start_point(self.settings.run_dir, trained, alive, self.settings.identity_digest)
         self.step, self.rows_digest = point.step, point.rows_digest
         write_provenance(self.settings.run_dir, provenance(self.start))
         if point.passed_over:
-            self.console.say(f"checkpoints passed over, the service no longer has them: {', '.join(point.passed_over)}")
+            self.console.say(
+                f"checkpoints passed over, the service no longer has them or cannot read them: {', '.join(point.passed_over)}"
+            )
             add_provenance(self.settings.run_dir, "policies_restore", list(point.passed_over))
         if point.row is not None:
             self.participants.check(point.row, str(self.settings.run_dir / "checkpoints.jsonl"))
@@ -168,7 +174,15 @@ class TrainerRun:
 
     async def _training_clients(self) -> None:
         fail_closed = self.trainer.needs().fail_closed_updates
-        await together(*(self._open(policy, fail_closed) for policy in self.policies.values()))
+        while True:
+            try:
+                await together(*(self._open(policy, fail_closed) for policy in self.policies.values()))
+            except DamagedCheckpointError as error:
+                self.console.say(f"{error}: going back to the checkpoint before")
+                self._damaged.add(error.state_path)
+                await self._find_start()
+            else:
+                return
 
     async def _open(self, policy: Policy, fail_closed: bool) -> None:
         if not policy.spec.trainable:

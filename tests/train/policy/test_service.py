@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ from platoon.errors import ConfigError, ServiceError
 from platoon.sampling.model_spec import ModelSpec
 from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
 from platoon.train.policy.policy import Policy
-from platoon.train.policy.service import Retries, ServiceAddress, checkpoint_exists, open_session, open_training_client
+from platoon.train.policy.service import (
+    DamagedCheckpointError,
+    Retries,
+    ServiceAddress,
+    checkpoint_exists,
+    open_session,
+    open_training_client,
+)
 from platoon.train.policy.spec import PolicySpec
 from platoon.train.policy.waits import Waits, together
 
@@ -141,3 +149,65 @@ def test_a_policy_is_served_with_the_window_that_its_service_tells() -> None:
     policy = Policy(SPEC, ServiceAddress(), FakeFactory({None: service}), Waits(), sampled=True)
     assert asyncio.run(policy.served_model()).context_window_length == 64
     assert policy.spec.model.context_window_length is None
+
+
+@pytest.mark.parametrize("stage", ["session", "training client"])
+def test_a_service_that_dies_while_a_client_connects_ends_the_start_at_once(stage: str) -> None:
+    """The SDK blocks its caller then; the loop ends while it still does."""
+    service, release, blocked = FakeTinkerService(), threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def block(operation: str) -> None:
+        if (operation == "create_session") == (stage == "session"):
+            blocked.set()
+            release.wait(30)
+            ended.append(True)
+
+    async def run() -> None:
+        waits = Waits()
+        service.before = block
+
+        async def dies() -> None:
+            await asyncio.to_thread(blocked.wait, 10)
+            waits.fail("it fell over")
+
+        death = asyncio.create_task(dies())
+        client = await open_session(FakeFactory({None: service}), ServiceAddress(), waits)
+        try:
+            await open_training_client(client, SPEC, None, waits=waits, stop=asyncio.Event(), retries=QUICK)
+        finally:
+            await death
+
+    try:
+        with pytest.raises(ServiceError, match="it fell over"):
+            asyncio.run(run())
+        assert not ended
+    finally:
+        release.set()
+
+
+def test_a_refusal_that_may_pass_is_told_with_its_text() -> None:
+    service, told, left = FakeTinkerService(), list[str](), [503]
+
+    def refuse(operation: str) -> None:
+        if operation != "create_session" and left:
+            raise FakeStatusError(left.pop(), "no room yet")
+
+    async def run() -> None:
+        waits = Waits(told.append)
+        client = await open_session(FakeFactory({None: service}), ServiceAddress(), waits)
+        service.before = refuse
+        await open_training_client(client, SPEC, None, waits=waits, stop=asyncio.Event(), retries=QUICK)
+
+    asyncio.run(run())
+    assert any("asked again in" in text and "no room yet" in text for text in told)
+
+
+def test_a_damaged_checkpoint_of_the_run_is_told_by_its_own_error() -> None:
+    class Damaged:
+        def __getattr__(self, name: str) -> Any:
+            raise FakeStatusError(500, "checkpoint a is damaged")
+
+    with pytest.raises(DamagedCheckpointError, match="is damaged") as found:
+        asyncio.run(open_training_client(Damaged(), SPEC, "tinker://a", waits=Waits(), stop=asyncio.Event(), retries=QUICK))
+    assert found.value.state_path == "tinker://a"
