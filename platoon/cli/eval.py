@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from platoon.cli.options import EVALUATION_NAME, Name
 from platoon.cli.train import Duration
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
 @click.option("--of", "trained", type=click.Path(path_type=Path), help="Receipt of the run whose last checkpoint is evaluated.")
 @click.option("--checkpoint", help="Sampler weights on the training service, in place of a run's.")
-@click.option("--name", help="Name of the evaluation; without it the configuration's.")
+@click.option("--name", type=Name(EVALUATION_NAME), help="Name of the evaluation; without it the configuration's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where rollouts and reports go; else below the site's runs.")
 @click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when all rollouts are done.")
 @click.option("--time-budget", type=Duration(), help="Stop within this time (60m); the same command goes on.")

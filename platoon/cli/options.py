@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,25 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
+
+
+RUN_NAME = r"(?!eval-)[a-z][a-z0-9_-]*"
+EVALUATION_NAME = r"[a-z][a-z0-9_-]*"
+
+
+class Name(click.ParamType):  # type: ignore[type-arg]  # older stubs of click know no parameter
+    """A name that becomes a directory, in the shape the workflow's rules take."""
+
+    name = "name"
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not self._pattern.fullmatch(str(value)):
+            beyond = " that does not begin with eval-" if self._pattern.pattern == RUN_NAME else ""
+            self.fail(f"{value!r} is no name: a lower-case letter, then lower-case letters, digits, _ or -{beyond}", param, ctx)
+        return str(value)
 
 
 def common(command: Command) -> Command:

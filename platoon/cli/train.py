@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from platoon.cli.options import RUN_NAME, Name
+
 if TYPE_CHECKING:
     from platoon.host.console import Console
     from platoon.site import Site
@@ -40,7 +42,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of cli
 @click.argument("config", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
-@click.option("--run", "name", help="Name of the run; its directory lies below the site's runs.")
+@click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run; its directory lies below the site's runs.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Directory of the run, in place of a name.")
 @click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when the run is done.")
 @click.option("--from", "parent", type=click.Path(path_type=Path), help="Receipt of the run whose weights this one starts from.")

@@ -50,3 +50,14 @@ def test_a_faulty_configuration_exits_78_and_writes_nothing(tmp_path: Path, caps
     assert end.value.code == 78
     assert "train.batch_sise" in text and "batch_size" in text and "trainer" in text
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", ".tinker", "", "a\nb", "a\n", "eval-x", "Main", "a/b"])
+@pytest.mark.parametrize("command", [["train", "--run"], ["eval", "--name"]])
+def test_a_name_that_is_none_is_a_fault_of_usage(command: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if command[0] == "eval" and name == "eval-x":
+        name = "-x"
+    with pytest.raises(SystemExit) as end:
+        main([command[0], "x.yaml", f"{command[1]}={name}"])
+    assert end.value.code == 64
+    assert "is no name" in capsys.readouterr().err

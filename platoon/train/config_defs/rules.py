@@ -11,10 +11,13 @@ from platoon.config.model import unknown_keys
 from platoon.errors import Problem
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
 from platoon.train.config_defs.rollout import WorkflowConfig, WorkflowLayer, effective
-from platoon.train.config_defs.training import CLIP_KEYS, LOSSES, CheckpointConfig, TrainConfig
+from platoon.train.config_defs.training import LOSS_KEYS, LOSSES, CheckpointConfig, TrainConfig, default_loss_config
 from platoon.train.config_defs.values import MAIN
 
 CREDIT = ("group", "keyed")
+# Every group of a step is in memory at once, and each of its members is a task of the event loop.
+MAX_GROUP_SIZE = 4096
+MAX_STEP_ROLLOUTS = 65536
 KEY_PARTS = ("task", "policy", "role", "depth")
 
 
@@ -34,8 +37,10 @@ def plan_problems(train: TrainConfig, trainer: str) -> Iterator[Problem]:
 def _loss_problems(loss: str, settings: Mapping[str, float], where: str) -> Iterator[Problem]:
     if loss not in LOSSES:
         yield Problem(f"must be one of {', '.join(LOSSES)}, got {loss!r}", key=f"{where}.loss_fn")
-    elif loss == "importance_sampling" and settings.keys() - CLIP_KEYS:
-        yield Problem("importance_sampling takes no settings", key=f"{where}.loss_fn_config")
+    elif settings != default_loss_config():
+        for key in sorted(settings.keys() - LOSS_KEYS[loss]):
+            reads = f"reads {' and '.join(sorted(LOSS_KEYS[loss]))} only" if LOSS_KEYS[loss] else "takes no settings"
+            yield Problem(f"{loss} {reads}", key=f"{where}.loss_fn_config.{key}")
 
 
 def group_problems(workflow: WorkflowConfig, where: str) -> Iterator[Problem]:
@@ -49,6 +54,17 @@ def group_problems(workflow: WorkflowConfig, where: str) -> Iterator[Problem]:
             yield Problem(f"must be at most group_size {workflow.group_size}", key=f"{where}.straggler_quorum")
 
 
+def _size_problems(train: TrainConfig, workflow: WorkflowConfig, where: str) -> Iterator[Problem]:
+    """A step that fits into memory. An entry that takes the run's size is not told again."""
+    if workflow is not train.workflow_config and workflow.group_size == train.workflow_config.group_size:
+        return
+    if workflow.group_size > MAX_GROUP_SIZE:
+        yield Problem(f"must be at most {MAX_GROUP_SIZE}, got {workflow.group_size}", key=f"{where}.group_size")
+    elif (rollouts := train.batch_size * workflow.group_size) > MAX_STEP_ROLLOUTS:
+        rule = f"times train.batch_size {train.batch_size} is {rollouts} rollouts a step, must be at most {MAX_STEP_ROLLOUTS}"
+        yield Problem(rule, key=f"{where}.group_size")
+
+
 def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig], trainer: str) -> Iterator[Problem]:
     """Names, weights, services and bounds of the entries; a group of each fits into the permits."""
     if trainer == "sft":
@@ -56,6 +72,7 @@ def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig]
     if not environments:
         yield Problem("trainer rl needs at least one entry", key="environments")
     yield from group_problems(train.workflow_config, "train.workflow_config")
+    yield from _size_problems(train, train.workflow_config, "train.workflow_config")
     permits = train.max_concurrent_rollouts
     labels = [entry.label for entry in environments]
     for index, entry in enumerate(environments):
@@ -73,6 +90,7 @@ def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig]
         settings = effective(train.workflow_config, entry.workflow_config)
         if entry.workflow_config != WorkflowLayer():
             yield from group_problems(settings, f"{where}.workflow_config")
+            yield from _size_problems(train, settings, f"{where}.workflow_config")
         if permits is not None and settings.group_size > permits:
             yield Problem(
                 f"holds no group of entry {entry.label!r}, which has {settings.group_size} members",

@@ -13,12 +13,15 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs import rules
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
 from platoon.train.config_defs.training import (
+    CLIP_KEYS,
+    LOSS_KEYS,
     AdamParams,
     CheckpointConfig,
     StatsConfig,
     TrainConfig,
     TrainingEvalConfig,
     WatchdogConfig,
+    default_loss_config,
 )
 from platoon.train.config_defs.values import MAIN, Count, PolicyId
 
@@ -85,12 +88,14 @@ class RunConfig(ConfigModel):
     def loss_of(self, policy: str) -> tuple[str, dict[str, float]]:
         """Loss and its settings; another loss than `train:`'s does not take over `train:`'s settings."""
         own = self.policies.get(policy)
+        loss, common = self.train.loss_fn, self.train.loss_fn_config
+        # The default is made for losses that clip: another loss gets none of it.
+        settings = {} if LOSS_KEYS[loss] != CLIP_KEYS and common == default_loss_config() else dict(common)
         if own is None:
-            return self.train.loss_fn, dict(self.train.loss_fn_config)
-        loss = own.loss_fn or self.train.loss_fn
+            return loss, settings
         if own.loss_fn_config is not None:
-            return loss, dict(own.loss_fn_config)
-        return loss, dict(self.train.loss_fn_config) if loss == self.train.loss_fn else {}
+            return own.loss_fn or loss, dict(own.loss_fn_config)
+        return (own.loss_fn, {}) if own.loss_fn not in (None, loss) else (loss, settings)
 
     def lora_rank_of(self, policy: str) -> int:
         own = self.policies.get(policy)

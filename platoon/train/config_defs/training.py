@@ -14,6 +14,14 @@ from platoon.train.config_defs.values import AtLeastOne, AtLeastZero, Count, Fra
 LOSSES = ("cispo", "ppo", "importance_sampling", "dro", "gspo")
 ZERO_PRESERVING_LOSSES = ("cispo", "ppo", "importance_sampling")
 CLIP_KEYS = frozenset({"clip_low_threshold", "clip_high_threshold"})
+# The settings each loss reads; a service refuses others.
+LOSS_KEYS = {
+    "cispo": CLIP_KEYS,
+    "ppo": CLIP_KEYS,
+    "gspo": CLIP_KEYS,
+    "dro": frozenset({"beta"}),
+    "importance_sampling": frozenset[str](),
+}
 
 
 class AdamParams(ConfigModel):

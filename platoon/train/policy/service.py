@@ -96,7 +96,8 @@ async def open_training_client(
 
     state_path: a checkpoint of this run, restored with its optimizer. Without one the weights of `spec.load_checkpoint_path`, with
     the optimizer only where the spec asks, else a new adapter. Refusals that may pass are retried until `retries.total_s`, and
-    `waits` tell of each; a stop request ends the retries. Raises DamagedCheckpointError for a checkpoint that is there and cannot be read.
+    `waits` tell of each; a stop request ends the retries. Raises DamagedCheckpointError for one that is there and
+    cannot be read.
     """
     retries = retries or Retries()
     loop = asyncio.get_running_loop()

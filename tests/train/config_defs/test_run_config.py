@@ -42,6 +42,21 @@ def build(tmp_path: Path, changes: dict[str, Any]) -> RunConfig:
         ({"train.num_minibatches": 2, "train.num_microbatches": 4}, "must divide the 2 groups of a minibatch"),
         ({"train.max_concurrent_rollouts": 4}, "train.max_concurrent_rollouts: holds no group of entry 'default'"),
         ({"train.loss_fn": "reinforce"}, "train.loss_fn: must be one of cispo"),
+        (
+            {"train.loss_fn": "ppo", "train.loss_fn_config": {"foo": 1}},
+            "train.loss_fn_config.foo: ppo reads clip_high_threshold and",
+        ),
+        ({"train.loss_fn": "dro", "train.loss_fn_config": {"clip_low_threshold": 1}}, "clip_low_threshold: dro reads beta only"),
+        ({"train.loss_fn": "importance_sampling", "train.loss_fn_config": {"beta": 1}}, "beta: importance_sampling takes no"),
+        ({"train.workflow_config": {"group_size": 1000000}}, "train.workflow_config.group_size: must be at most 4096, got 1000000"),
+        (
+            {"train.batch_size": 65536, "train.workflow_config": {"group_size": 2}},
+            "is 131072 rollouts a step, must be at most 65536",
+        ),
+        (
+            {"environments.0.workflow_config": {"group_size": 4097}},
+            "environments.0.workflow_config.group_size: must be at most 4096",
+        ),
         ({"train.group_admission": "informative"}, "train.group_admission: this version does not act on this key"),
         ({"train.workflow_config": {"worker_preload": ["x"]}}, "worker_preload: this version does not act"),
         ({"train.task_order": "shuffled"}, "train.task_order: removed: use train.task_sampler"),
@@ -136,3 +151,8 @@ def test_an_entry_keeps_the_runs_settings_that_it_does_not_set_also_once_resolve
         assert (settings.group_size, settings.rollout_config.max_steps, settings.rollout_config.timeout) == (4, 3, 60)
         assert settings.rollout_config.inference_params.settings().temperature == 0.5
         assert settings.rollout_config.inference_params.settings().top_k == 5
+
+
+@pytest.mark.parametrize("loss", ["dro", "importance_sampling"])
+def test_a_loss_that_does_not_clip_gets_none_of_the_default_thresholds(tmp_path: Path, loss: str) -> None:
+    assert build(tmp_path, {"train.loss_fn": loss}).loss_of("main") == (loss, {})
