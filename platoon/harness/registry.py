@@ -96,8 +96,10 @@ def _import(reference: str) -> FunctionHarness:
     module, _, attribute = reference.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(Problem(f"harness {reference!r} does not import: {error}", key="harness")) from error
+    except Exception as error:  # because importing runs the module, which may raise anything
+        raise ConfigError(
+            Problem(f"harness {reference!r} does not import: {type(error).__name__}: {error}", key="harness")
+        ) from error
     tagged = found if isinstance(found, FunctionHarness) else getattr(found, TAG, None)
     if not isinstance(tagged, FunctionHarness):
         raise ConfigError(Problem(f"{reference!r} is no harness", key="harness", advice="decorate it with @platoon.harness(name)"))

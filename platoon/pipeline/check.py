@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from platoon.config.load import load
 from platoon.envs.harbor.source import open_source
 from platoon.errors import ConfigError, Problem
+from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
-from platoon.pipeline.kinds import Kind, kind_of
+from platoon.pipeline.entries import based, harness_problems
+from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
 from platoon.pipeline.plan import provider_problems
 from platoon.pipeline.recipe import Recipe, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, resolve
 from platoon.site import Site
+from platoon.train.config_defs.run import RunConfig
 
 
 def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
@@ -48,6 +53,17 @@ def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     return recipe
 
 
+def _harnesses(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
+    """Harnesses that are none and options that they do not have, for training and for evaluation."""
+    model = model_of(resolved.kind).model_validate_json(json.dumps(resolved.values))
+    assert isinstance(model, RunConfig | EvaluationConfig)
+    for number, entry in enumerate(model.environments):
+        trains = (True, False) if resolved.kind == "train" else (False,)
+        found = (problem for training in trains for problem in harness_problems(number, based(entry, path.parent), training))
+        for problem in dict.fromkeys(found):
+            yield replace(problem, file=str(path))
+
+
 def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
     """Datasets that list no task, or cannot be listed; no task is read for it."""
     for number, _, entry in resolved.harbor_entries():
@@ -67,7 +83,7 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     if isinstance(kind := kind_of(load(path).values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
     resolved = resolve(path, site)
-    if found := [*provider_problems(resolved, str(path)), *_empty_datasets(resolved, path)]:
+    if found := [*provider_problems(resolved, str(path)), *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from platoon.core.protocols import EnvironmentService
 from platoon.envs import get_service
+from platoon.episodes.checks import route_problems
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.inputs import EntryInputs, RunInputs
 from platoon.pipeline.layout import IMAGE_MAP
+from platoon.pipeline.sources import is_spec
 from platoon.train.components.entries import EntryTasks
+from platoon.train.components.player import route_of
 from platoon.train.config_defs.entries import EnvironmentConfig
 
 
 async def entry_tasks(inputs: RunInputs, environments: Sequence[EnvironmentConfig], split: str, base: Path) -> list[EntryTasks]:
     """The entries in the order of the configuration. base: what its relative paths are relative to.
 
-    Reads the image map now, so that the folder of inputs may go afterwards. Raises ConfigError for a service that is none, for a
-    split that is none, and for one without a task.
+    Reads the image map now, so that the folder of inputs may go afterwards. Raises ConfigError for a harness that could play
+    nothing, for a service or a split that is none, and for a split without a task.
     """
-    return [await _entry(inputs, number, entry, split, base) for number, entry in enumerate(environments)]
+    placed = [based(entry, base) for entry in environments]
+    if found := [problem for number, entry in enumerate(placed) for problem in harness_problems(number, entry, split == "train")]:
+        raise ConfigError(found)
+    return [await _entry(inputs, number, entry, split, base) for number, entry in enumerate(placed)]
 
 
 def other_splits(inputs: RunInputs, split: str) -> dict[str, set[str]]:
@@ -32,6 +38,24 @@ def other_splits(inputs: RunInputs, split: str) -> dict[str, set[str]]:
                 ids = entry.task_ids(name)
                 found.setdefault(name, set()).update(ids, (f"{label}::{task}" for task in ids))
     return found
+
+
+def harness_problems(number: int, entry: EnvironmentConfig, training: bool) -> Iterator[Problem]:
+    """Why no rollout of an entry could run: its harness, the options of it, its program. training: else with `eval_overrides`."""
+    if entry.service is None or entry.harness is None:
+        return
+    for problem in route_problems(route_of(entry, training=training)):
+        # A spec's own fault is told with its place in the spec.
+        rule = f"{problem.file}: {problem.key}: {problem.rule}" if problem.file else problem.rule
+        key = "harness" if problem.file else problem.key
+        yield Problem(rule, key=f"environments.{number}.{key}", advice=problem.advice)
+
+
+def based(entry: EnvironmentConfig, base: Path) -> EnvironmentConfig:
+    """The entry with the spec of its harness found from anywhere."""
+    if not is_spec(entry.harness):
+        return entry
+    return entry.model_copy(update={"harness": str((base / Path(entry.harness).expanduser()).absolute())})
 
 
 async def _entry(inputs: RunInputs, number: int, entry: EnvironmentConfig, split: str, base: Path) -> EntryTasks:

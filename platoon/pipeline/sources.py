@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from platoon.config.load import LoadedConfig, load
 from platoon.config.yaml import read_yaml
@@ -66,9 +66,17 @@ def written_paths(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], 
         if isinstance(options, dict):
             for name in HARBOR_PATHS:
                 yield from _texts(("environments", str(number), "service_kwargs", name), options.get(name))
+        harness = entry.get("harness") if isinstance(entry, dict) else None
+        if is_spec(harness):
+            yield ("environments", str(number), "harness"), harness
     trainer_options = values.get("trainer_options")
     if values.get("trainer") == "sft" and isinstance(trainer_options, dict):
         yield from _texts(("trainer_options", "data"), trainer_options.get("data"))
+
+
+def is_spec(harness: Any) -> TypeGuard[str]:
+    """Whether a harness is named by the path of its spec."""
+    return isinstance(harness, str) and harness.endswith(".toml") and ":" not in harness
 
 
 def _texts(keys: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -219,3 +219,39 @@ def test_commands_tell_how_they_are_used() -> None:
     for name in ("resolve", "lock", "plan", "image-map", "summary", "verify", "prepare", "config", "harbor"):
         result = runner.invoke(platoon, [name, "--help"])
         assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("harness", "key", "rule"),
+    [
+        ("nope", "harness", "'nope' names no harness"),
+        ("os:system", "harness", "'os:system' is no harness"),
+        ("no.such:thing", "harness", "does not import"),
+        ("platoon-bash\n  harness_options: {colour: 1}", "harness_options.colour", ""),
+        ("platoon-bash\n  eval_overrides: {harness_options: {colour: 1}}", "harness_options.colour", ""),
+        ("gone/harness.toml", "harness", "no such file or directory: gone/harness.toml"),
+    ],
+)
+def test_a_harness_that_could_play_nothing(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], harness: str, key: str, rule: str
+) -> None:
+    root = make_recipe()
+    edit(root / "configs/rl.yaml", "harness: platoon-bash", f"harness: {harness}")
+    code, text = run("config", "validate", root / "configs/rl.yaml")
+    assert code == exits.CONFIG
+    assert f"{root / 'configs/rl.yaml'}: environments.0.{key}: " in text
+    assert rule in text
+
+
+def test_the_spec_of_a_harness_lies_beside_the_file_that_names_it(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    import shutil
+
+    import platoon.harness
+
+    root = make_recipe()
+    shutil.copytree(Path(platoon.harness.__file__).parent / "builtin/platoon_bash", root / "configs/h")
+    edit(root / "configs/rl.yaml", "harness: platoon-bash", "harness: h/harness.toml")
+    assert run("config", "validate", root / "configs/rl.yaml")[0] == exits.DONE
+    assert str(root / "configs/h/harness.toml") in data_files(root / "configs/rl.yaml")

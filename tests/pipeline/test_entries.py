@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import platoon.harness
+from platoon.errors import ConfigError
 from platoon.host.console import Console
 from platoon.pipeline.entries import entry_tasks
 from platoon.pipeline.inputs import build_inputs
@@ -41,3 +44,20 @@ def test_tasks_of_a_locked_dataset_come_from_the_cache(
         return found
 
     assert asyncio.run(instructions()) == {f"t{number}": f"Do {number}.\n" for number in range(6)}
+
+
+def test_a_harness_is_checked_and_its_spec_found_before_anything_is_played(
+    make_recipe: Callable[..., Path], tmp_path: Path, site: Site, console: Console
+) -> None:
+    root = make_recipe()
+    shutil.copytree(Path(platoon.harness.__file__).parent / "builtin/platoon_bash", root / "h")
+    path = root / "configs/rl.yaml"
+    path.write_text(path.read_text().replace("harness: platoon-bash", "harness: ../h/harness.toml"))
+    inputs = build_inputs(path, tmp_path / "inputs", site, console)
+    config = RunConfig.model_validate_json(json.dumps(inputs.values))
+    (entry,) = asyncio.run(entry_tasks(inputs, config.environments, "train", root / "configs"))
+    assert entry.config.harness is not None
+    assert Path(entry.config.harness).samefile(root / "h/harness.toml")
+    (root / "h/harness.toml").unlink()
+    with pytest.raises(ConfigError, match=r"environments\.0\.harness"):
+        asyncio.run(entry_tasks(inputs, config.environments, "train", root / "configs"))

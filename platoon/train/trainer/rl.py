@@ -28,7 +28,8 @@ from platoon.train.trainer.settings import StepResult
 class Rollouts(Protocol):
     """The rollouts of one start.
 
-    source: made before anything is sampled. open: called when every policy is published, before the source starts.
+    source: made before anything is sampled. prepare: called before the launch checkpoint, to refuse what could not
+    open. open: called when every policy is published, before the source starts.
     """
 
     @property
@@ -36,6 +37,8 @@ class Rollouts(Protocol):
 
     @property
     def store(self) -> GroupStore: ...
+
+    async def prepare(self) -> None: ...
 
     async def open(self) -> None: ...
 
@@ -69,6 +72,7 @@ class RlTrainer(TrainerBase):
     async def prepare(self, run: Run) -> None:
         assert self._participant is not None
         self._rollouts = rollouts = self._make_rollouts(run)
+        await rollouts.prepare()
         if self._participant.found is not None:
             await asyncio.to_thread(rollouts.source.restore, self._participant.found)
         self._participant.source, self._participant.start = rollouts.source, run.start

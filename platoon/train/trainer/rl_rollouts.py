@@ -29,6 +29,7 @@ class EnvironmentRollouts:
 
     def __init__(self, run: Run, config: RunConfig, entries: Sequence[EntryTasks]) -> None:
         self._run, self._config, self._entries = run, config, entries
+        self._renderers: Mapping[str, Renderer] = {}
         self._players: dict[str, Player] = {}
         self._gateway: ModelGateway | None = None
         self.store = GroupStore(run.settings.run_dir / GROUPS_DIR)
@@ -43,14 +44,16 @@ class EnvironmentRollouts:
             now=run.clock,
         )
 
+    async def prepare(self) -> None:
+        """Builds the renderer of every policy that agents sample. Raises ConfigError for one that is none."""
+        sampled = [policy.id for policy in self._run.policies.values() if policy.sampled]
+        self._renderers = await asyncio.to_thread(lambda: {policy: renderer_of(self._run, policy) for policy in sampled})
+
     async def open(self) -> None:
         """Builds the gateway over every policy that agents sample, and a player an entry."""
         sampled = [policy for policy in self._run.policies.values() if policy.sampled]
-        renderers: Mapping[str, Renderer] = await asyncio.to_thread(
-            lambda: {policy.id: renderer_of(self._run, policy.id) for policy in sampled}
-        )
         runtimes = {
-            policy.id: PolicyRuntime(policy.id, await policy.served_model(), policy.sampler, renderers[policy.id])
+            policy.id: PolicyRuntime(policy.id, await policy.served_model(), policy.sampler, self._renderers[policy.id])
             for policy in sampled
         }
         self._gateway = gateway = ModelGateway(runtimes)
