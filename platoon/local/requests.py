@@ -6,6 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+MOST_INT32 = 2**31 - 1
+MOST_INT64 = 2**63 - 1
+HOTTEST = 100.0
+
 
 class Body(BaseModel):
     """A request body."""
@@ -115,11 +119,13 @@ class Prompt(Body):
 
 
 class SamplingParams(Body):
-    max_tokens: PositiveInt | None = None
-    seed: int | None = None
+    """How to draw. The bounds are those of the number types the sampler computes in."""
+
+    max_tokens: int | None = Field(default=None, ge=1, le=MOST_INT32)
+    seed: int | None = Field(default=None, ge=-MOST_INT64 - 1, le=MOST_INT64)
     stop: str | list[int] | list[str] | None = None
-    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    top_k: int = -1
+    temperature: float = Field(default=1.0, ge=0, le=HOTTEST, allow_inf_nan=False)
+    top_k: int = Field(default=-1, ge=-1, le=MOST_INT32)
     top_p: float = Field(default=1.0, gt=0, le=1)
 
 
