@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from platoon.local.requests import SamplingParams
+from platoon.local.requests import AdamParams, SamplingParams, SetTtl
 
 pytestmark = pytest.mark.unit
 
@@ -42,3 +42,15 @@ def test_a_lone_surrogate_is_no_stop() -> None:
 
 def test_the_bounds_themselves_are_served() -> None:
     SamplingParams.model_validate_json(json.dumps({"top_k": 2**31 - 1, "temperature": 100, "top_p": 1, "seed": -(2**63)}))
+
+
+@pytest.mark.parametrize("ttl_s", [0, 10**11, 10**399])
+def test_a_ttl_beyond_all_calendars_is_refused(ttl_s: int) -> None:
+    with pytest.raises(ValidationError, match="ttl_seconds"):
+        SetTtl.model_validate_json(json.dumps({"ttl_seconds": ttl_s}))
+
+
+@pytest.mark.parametrize("rate", ["-1", "10.1", "1e308", "NaN", "Infinity"])
+def test_a_learning_rate_out_of_range_is_refused(rate: str) -> None:
+    with pytest.raises(ValidationError, match="learning_rate"):
+        AdamParams.model_validate_json(f'{{"learning_rate": {rate}}}')
