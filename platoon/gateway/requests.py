@@ -10,6 +10,7 @@ from platoon.core.call_kinds import CallKind
 from platoon.gateway.errors import InvalidRequestError
 
 EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+MAX_NESTING = 64
 FORWARDED_KWARGS = ("enable_thinking", "preserve_thinking")
 
 
@@ -78,6 +79,17 @@ class ChatResponse:
     def usage(self) -> dict[str, int]:
         total = self.prompt_tokens + self.completion_tokens
         return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens, "total_tokens": total}
+
+
+def check_nesting(body: Any) -> None:
+    """Refuses JSON whose lists and objects nest deeper than `MAX_NESTING`: what is accepted is stored and rendered by recursion."""
+    level = [body]
+    for _ in range(MAX_NESTING + 1):
+        containers = [value for value in level if isinstance(value, list | tuple | Mapping)]
+        if not containers:
+            return
+        level = [item for value in containers for item in (value.values() if isinstance(value, Mapping) else value)]
+    raise InvalidRequestError(f"the body nests lists and objects deeper than {MAX_NESTING} levels")
 
 
 def normalise_tools(tools: Any) -> tuple[Mapping[str, Any], ...]:

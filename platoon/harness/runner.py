@@ -12,7 +12,6 @@ import json
 import logging
 import re
 import secrets
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from platoon.harness.api import AgentResult
 from platoon.harness.errors import HarnessConfigError, HarnessSetupError
 from platoon.harness.rendering import LaunchPlan, RunValues, render_launch
 from platoon.harness.spec import HarnessSpec
+from platoon.host.staging import staging_dir
 from platoon.host.tasks import see_through
 
 log = logging.getLogger(__name__)
@@ -152,8 +152,8 @@ async def _set_up(run: HarnessRun) -> tuple[str, str]:
 
 async def _place_files(run: HarnessRun, plan: LaunchPlan, state_dir: str) -> None:
     """One upload for what lies in the state directory, one more for each file elsewhere."""
-    with tempfile.TemporaryDirectory(prefix="platoon-harness-") as scratch:
-        inside, outside = Path(scratch) / "inside", Path(scratch) / "outside"
+    with staging_dir("platoon-harness") as scratch:
+        inside, outside = scratch / "inside", scratch / "outside"
         inside.mkdir()
         outside.mkdir()
         elsewhere: list[tuple[Path, str]] = []

@@ -4,13 +4,18 @@
 header length, a JSON header, then the flat float32 vectors (parameters, and for training checkpoints both moments). What
 describes the checkpoint rides in the header's `__metadata__.platoon`. Files appear whole or not at all, so the directory itself
 is the index: a server finds what another one, or an earlier one, wrote. A changed expiry lies beside as `<name>.expires`.
+
+A file shorter or longer than its header says counts as not there, so that whoever resumes passes over it at once; damage inside is
+found by digest when the file is loaded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -30,6 +35,8 @@ Array = npt.NDArray[np.float32]
 KINDS = {"weights": "training", "sampler_weights": "sampler"}
 FORMAT_VERSION = 1
 STALE_PARTIAL_S = 3600.0
+# The end of the year 9999, the last one that dates can be written of.
+MOST_MOMENT = 253402300800.0
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 16 << 20
 _RUN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}:train:[0-9]{1,9}")
@@ -103,7 +110,10 @@ class Description:
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """A checkpoint as listed. Times are seconds since the epoch; digest is `sha256:<hex>` of the parameters' bytes."""
+    """A checkpoint as listed. Times are seconds since the epoch; digest is `sha256:<hex>` of the parameters' bytes.
+
+    moments_digest: of both moments together; None without moments, or of a file from before they had one.
+    """
 
     id: CheckpointId
     description: Description
@@ -112,6 +122,7 @@ class CheckpointInfo:
     size_bytes: int
     steps: int
     digest: str
+    moments_digest: str | None = None
 
 
 class CheckpointStore:
@@ -120,6 +131,7 @@ class CheckpointStore:
     def __init__(self, root: Path, now: Callable[[], float] = time.time) -> None:
         self._root = root
         self._now = now
+        self._reported: set[Path] = set()
 
     def save(
         self,
@@ -153,6 +165,7 @@ class CheckpointStore:
             "expires_at": None if ttl_s is None else now + ttl_s,
             "steps": contents.steps,
             "digest": _digest(contents.parameters),
+            "moments_digest": _digest(*list(vectors.values())[1:]) if len(vectors) > 1 else None,
         }
         header = _header(shape, list(vectors), meta)
         with replacing(file) as stream:
@@ -166,12 +179,14 @@ class CheckpointStore:
     def info(self, checkpoint: CheckpointId) -> CheckpointInfo:
         """Raises NotFound when there is none, or it has expired."""
         found = self._read_info(checkpoint)
+        if found is None and self._file(checkpoint).exists():
+            raise NotFound(f"no checkpoint {checkpoint.path}: its file is damaged (cut off, or not a checkpoint)")
         if found is None or _expired(found, self._now()):
             raise NotFound(f"no checkpoint {checkpoint.path}")
         return found
 
     def load(self, checkpoint: CheckpointId, shape: ModelShape) -> Contents:
-        """Reads a checkpoint whole. Raises NotFound, or OSError when the file is damaged."""
+        """Reads a checkpoint whole. Raises NotFound, or another Refusal when the file is damaged."""
         info = self.info(checkpoint)
         count = shape.parameter_count
         try:
@@ -182,9 +197,14 @@ class CheckpointStore:
         except FileNotFoundError:
             raise NotFound(f"no checkpoint {checkpoint.path}") from None
         if values.size not in {count, 3 * count} or _digest(values[:count]) != info.digest:
-            raise OSError(f"{checkpoint.path}: the file is damaged, or of another model shape than {info.description.base_model}")
-        moments = [None, None] if values.size == count else [values[count : 2 * count], values[2 * count :]]
-        return Contents(values[:count], moments[0], moments[1], info.steps)
+            raise Refusal(f"{checkpoint.path}: the file is damaged, or of another model shape than {info.description.base_model}")
+        if values.size == count:
+            return Contents(values, steps=info.steps)
+        pieces = values[:count], values[count : 2 * count], values[2 * count :]
+        torn = info.moments_digest is not None and _digest(*pieces[1:]) != info.moments_digest
+        if torn or not np.isfinite(values[count:]).all():
+            raise Refusal(f"{checkpoint.path}: the file is damaged in its optimizer moments")
+        return Contents(*pieces, steps=info.steps)
 
     def of_run(self, run_id: str) -> list[CheckpointInfo]:
         """The run's live checkpoints, oldest first."""
@@ -245,38 +265,70 @@ class CheckpointStore:
         return self._root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.expires"
 
     def _read_info(self, checkpoint: CheckpointId) -> CheckpointInfo | None:
-        """None when there is no such file, or it is none of ours."""
+        """None when there is no such file, it is none of ours, or its size is not what its header says."""
         try:
             with self._file(checkpoint).open("rb") as stream:
                 size = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
                 header = json.loads(stream.read(min(size, _MOST_HEADER_BYTES)))
                 size_bytes = stream.seek(0, 2)
             meta: dict[str, Any] = json.loads(header["__metadata__"]["platoon"])
-            expires_at = meta["expires_at"]
-            with suppress(FileNotFoundError):
-                expires_at = json.loads(self._expiry_file(checkpoint).read_bytes())["expires_at"]
+            if size_bytes != _LENGTH_BYTES + size + _data_size(header):
+                return None
             return CheckpointInfo(
                 id=checkpoint,
                 description=Description(
                     meta["base_model"], meta["rank"], tuple(meta["train_groups"]), meta["run_metadata"], meta["user_metadata"]
                 ),
-                created_at=meta["created_at"],
-                expires_at=expires_at,
+                created_at=_moment(meta["created_at"]),
+                expires_at=self._expiry(checkpoint, None if meta["expires_at"] is None else _moment(meta["expires_at"])),
                 size_bytes=size_bytes,
                 steps=meta["steps"],
                 digest=meta["digest"],
+                moments_digest=meta.get("moments_digest"),
             )
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
             return None
+
+    def _expiry(self, checkpoint: CheckpointId, saved: float | None) -> float | None:
+        """The changed expiry, else the saved one. A file that says none is told once and ignored: what it was set to is lost."""
+        file = self._expiry_file(checkpoint)
+        try:
+            changed = json.loads(file.read_bytes())["expires_at"]
+            return None if changed is None else _moment(changed)
+        except FileNotFoundError:
+            return saved
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if file not in self._reported:
+                self._reported.add(file)
+                sys.stderr.write(
+                    f"local service: {file} says no expiry, so the checkpoint is kept: {type(error).__name__}: {error}\n"
+                )
+            return None
+
+
+def _moment(value: Any) -> float:
+    """Seconds since the epoch that a calendar has. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_MOMENT or math.isnan(value):
+        raise ValueError(f"not a time in seconds: {str(value)[:40]!r}")
+    return float(value)
+
+
+def _data_size(header: Mapping[str, Any]) -> int:
+    """Bytes of vectors that a safetensors header tells of."""
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    return max((int(end) for end in ends), default=0)
 
 
 def _expired(info: CheckpointInfo, now: float) -> bool:
     return info.expires_at is not None and info.expires_at <= now
 
 
-def _digest(parameters: Array) -> str:
-    data = np.ascontiguousarray(parameters, dtype="<f4").data
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+def _digest(*vectors: Array) -> str:
+    """Of the vectors' bytes in their order."""
+    digest = hashlib.sha256()
+    for vector in vectors:
+        digest.update(np.ascontiguousarray(vector, dtype="<f4").data)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _header(shape: ModelShape, vectors: list[str], meta: Mapping[str, Any]) -> bytes:

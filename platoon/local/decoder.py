@@ -136,8 +136,17 @@ class DecodePool:
         return self._slots - len(self.active)
 
     def admit(self, sequence: Sequence, prefill: Prefill) -> None:
-        """Gives a prefilled sequence the next slot."""
-        slot, length = len(self.active), len(sequence.prompt)
+        """Gives a prefilled sequence the next slot. What it raises leaves the pool as it was."""
+        slot = len(self.active)
+        try:
+            self._fill(slot, sequence, prefill)
+        except Exception:
+            self._top_k[slot], self._top_p[slot] = -1, 1.0
+            raise
+        self.active.append(sequence)
+
+    def _fill(self, slot: int, sequence: Sequence, prefill: Prefill) -> None:
+        length = len(sequence.prompt)
         self._keys[:, slot, :, :length] = prefill.keys
         self._values[:, slot, :, :length] = prefill.values
         self._mask[slot, :, :length] = 0.0
@@ -147,7 +156,6 @@ class DecodePool:
         self._temperature[slot] = sequence.settings.temperature
         self._top_k[slot] = sequence.settings.top_k
         self._top_p[slot] = sequence.settings.top_p
-        self.active.append(sequence)
 
     def step(self) -> list[Sequence]:
         """Draws one token for each sequence and returns those that ended by it, whose slots are free again."""

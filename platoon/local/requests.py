@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+
+MOST_INT32 = 2**31 - 1
+MOST_INT64 = 2**63 - 1
+HOTTEST = 100.0
+LONGEST_TTL_S = 10**10
+
+Ttl = Annotated[int, Field(ge=1, le=LONGEST_TTL_S)]
 
 
 class Body(BaseModel):
@@ -64,7 +71,7 @@ class ModelRequest(Body):
 
 
 class AdamParams(Body):
-    learning_rate: float = Field(default=1e-4, allow_inf_nan=False)
+    learning_rate: float = Field(default=1e-4, ge=0, le=10, allow_inf_nan=False)
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.95, ge=0, lt=1)
     eps: float = Field(default=1e-12, ge=0, allow_inf_nan=False)
@@ -83,7 +90,7 @@ class SaveWeights(Body):
     model_id: str
     seq_id: PositiveInt
     path: str
-    ttl_seconds: PositiveInt | None = None
+    ttl_seconds: Ttl | None = None
     overwrite: bool = False
     user_metadata: dict[str, str] | None = None
 
@@ -94,7 +101,7 @@ class SaveWeightsForSampler(Body):
     path: str | None = None
     sampling_session_seq_id: NonNegativeInt | None = None
     kind: str = "snapshot"
-    ttl_seconds: PositiveInt | None = None
+    ttl_seconds: Ttl | None = None
     user_metadata: dict[str, str] | None = None
 
 
@@ -115,11 +122,13 @@ class Prompt(Body):
 
 
 class SamplingParams(Body):
-    max_tokens: PositiveInt | None = None
-    seed: int | None = None
+    """How to draw. The bounds are those of the number types the sampler computes in."""
+
+    max_tokens: int | None = Field(default=None, ge=1, le=MOST_INT32)
+    seed: int | None = Field(default=None, ge=-MOST_INT64 - 1, le=MOST_INT64)
     stop: str | list[int] | list[str] | None = None
-    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    top_k: int = -1
+    temperature: float = Field(default=1.0, ge=0, le=HOTTEST, allow_inf_nan=False)
+    top_k: int = Field(default=-1, ge=-1, le=MOST_INT32)
     top_p: float = Field(default=1.0, gt=0, le=1)
 
 
@@ -146,4 +155,4 @@ class CheckpointPath(Body):
 
 
 class SetTtl(Body):
-    ttl_seconds: PositiveInt | None = None
+    ttl_seconds: Ttl | None = None

@@ -1,7 +1,7 @@
 """Sample requests on the torch thread: prefill, a slot in a pool, token steps, an answer.
 
-Pools are by model weights and context bucket; requests enter them in the order they came. A failure inside a step fails the
-requests of that pool alone.
+Pools are by model weights and context bucket; requests enter them in the order they came. A failure while a sequence is
+admitted fails its request alone; one inside a step fails the requests of that pool alone. Every request is answered.
 """
 
 from __future__ import annotations
@@ -71,33 +71,51 @@ class LiveSampler:
         self.waiting: dict[int, deque[Sequence]] = {}
 
     def step(self) -> list[Sequence]:
-        """Admits what fits and advances every pool by one token; returns the sequences that ended."""
+        """Admits what fits and advances every pool by one token; returns the sequences that ended, by an error too."""
         ended: list[Sequence] = []
         for bucket, waiting in list(self.waiting.items()):
-            pool = self.pools.setdefault(bucket, DecodePool(self.kernel, self.weights, bucket))
-            while waiting and pool.free:
-                sequence = waiting.popleft()
-                pool.admit(sequence, self.prompts.get(sequence.prompt))
+            ended += self._admit(bucket, waiting)
             if not waiting:
                 del self.waiting[bucket]
         for bucket, pool in list(self.pools.items()):
-            if pool.active:
-                ended += pool.step()
+            ended += self._advance(bucket, pool)
             if not pool.active and bucket not in self.waiting:
-                del self.pools[bucket]
+                self.pools.pop(bucket, None)
         return ended
+
+    def _admit(self, bucket: int, waiting: deque[Sequence]) -> list[Sequence]:
+        """Fills the free slots of a bucket; returns the sequences that could not be admitted."""
+        failed: list[Sequence] = []
+        while waiting:
+            sequence = waiting[0]
+            try:
+                if bucket not in self.pools:
+                    self.pools[bucket] = DecodePool(self.kernel, self.weights, bucket)
+                pool = self.pools[bucket]
+                if not pool.free:
+                    break
+                pool.admit(sequence, self.prompts.get(sequence.prompt))
+            except Exception as error:
+                sequence.error = error
+                failed.append(sequence)
+            waiting.popleft()
+        return failed
+
+    def _advance(self, bucket: int, pool: DecodePool) -> list[Sequence]:
+        """One token step of a pool; when it fails, so does all that was in it."""
+        if not pool.active:
+            return []
+        try:
+            return pool.step()
+        except Exception as error:
+            del self.pools[bucket]
+            for sequence in pool.active:
+                sequence.error = error
+            return list(pool.active)
 
     @property
     def busy(self) -> bool:
         return bool(self.pools or self.waiting)
-
-    def clear(self) -> list[Sequence]:
-        """Gives up everything under way and returns it."""
-        sequences = [s for pool in self.pools.values() for s in pool.active]
-        sequences += [s for waiting in self.waiting.values() for s in waiting]
-        self.pools.clear()
-        self.waiting.clear()
-        return sequences
 
     def cancel(self, job: SampleJob) -> None:
         """Frees what a request holds."""
@@ -152,17 +170,15 @@ class SamplingEngine:
     def step(self) -> None:
         """One token for every sequence that has a slot."""
         for sampler in self._active:
-            try:
-                ended = sampler.step()
-            except Exception as error:
-                for job in {id(s.request): s.request for s in sampler.clear()}.values():
-                    job.done(job, error)
-                continue
-            for sequence in ended:
+            for sequence in sampler.step():
                 job = sequence.request
-                job.left -= 1
                 if job.left == 0:
-                    job.done(job, None)
+                    continue  # Another of its sequences has failed already, and it was answered.
+                job.left = 0 if sequence.error is not None else job.left - 1
+                if sequence.error is not None:
+                    sampler.cancel(job)
+                if job.left == 0:
+                    job.done(job, sequence.error)
         self._active = [live for live in self._active if live.busy]
 
 

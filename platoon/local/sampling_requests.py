@@ -33,7 +33,10 @@ def sample(service: LocalService, body: requests.Sample) -> Promise:
 
     def done(job: SampleJob, error: Exception | None) -> None:
         # On the torch thread: encoding there keeps the loop free for requests.
-        outcome = error if error is not None else encode_sample(job)
+        try:
+            outcome = error if error is not None else encode_sample(job)
+        except Exception as failure:
+            outcome = failure
         hand_over(loop, promise.resolve, outcome)
 
     job = sample_job(service, record, body, done)

@@ -42,7 +42,10 @@ class StopRule:
 
 @dataclass(eq=False)
 class Sequence:
-    """A sequence of a sample request. `request` is the owner's handle; `limit` is the most tokens drawn, at least 1."""
+    """A sequence of a sample request. `request` is the owner's handle; `limit` is the most tokens drawn, at least 1.
+
+    `error` is why it ended without all its tokens.
+    """
 
     prompt: tuple[int, ...]
     limit: int
@@ -55,6 +58,7 @@ class Sequence:
     logprobs: list[float] = field(default_factory=list)
     alternatives: list[tuple[list[int], list[float]]] = field(default_factory=list)
     stopped: bool = False
+    error: Exception | None = None
 
     def extend(self, token: int, logprob: float) -> bool:
         """Takes a drawn token; True when the sequence ends with it."""

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from platoon.core.trajectory import plain
 from platoon.gateway.dialects import openai_chat
 from platoon.gateway.errors import (
     AgentClosedError,
@@ -13,7 +14,7 @@ from platoon.gateway.errors import (
     SampleTimeoutError,
     UnknownAgentError,
 )
-from platoon.gateway.requests import ChatResponse, ToolCallOut, normalise_tools
+from platoon.gateway.requests import MAX_NESTING, ChatResponse, ToolCallOut, normalise_tools
 
 pytestmark = pytest.mark.unit
 MESSAGES = [{"role": "user", "content": "x"}]
@@ -54,6 +55,13 @@ def test_tools_that_name_no_function(tools):
         {"temperature": 2.5},
         {"temperature": True},
         {"top_p": "x"},
+        {"top_p": 0},
+        {"top_k": 2**31},
+        {"top_k": 2**70},
+        {"top_k": -2},
+        {"max_tokens": 2**31},
+        {"seed": 2**63},
+        {"stop": "\ud800"},
         {"max_tokens": 0},
         {"max_completion_tokens": 1.5},
         {"seed": -1},
@@ -64,6 +72,27 @@ def test_tools_that_name_no_function(tools):
 def test_requests_that_are_refused(change):
     with pytest.raises(InvalidRequestError):
         openai_chat.parse_request({"messages": MESSAGES, **change})
+
+
+def nested(levels: int, kind: str) -> object:
+    """A value of `levels` containers, one in the other."""
+    text = "[" * levels + "]" * levels if kind == "list" else '{"a": ' * levels + "1" + "}" * levels
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("kind", ["list", "object"])
+def test_requests_nested_too_deep_are_refused_with_400(kind: str):
+    # The body, its messages and the message are three of the levels.
+    def body(levels: int) -> dict[str, object]:
+        return {"messages": [{"role": "user", "content": nested(levels, kind)}]}
+
+    assert plain(openai_chat.parse_request(body(MAX_NESTING - 3)).messages) == body(MAX_NESTING - 3)["messages"]
+    for levels in (MAX_NESTING - 2, 900):
+        with pytest.raises(InvalidRequestError, match="deeper than 64") as caught:
+            openai_chat.parse_request(body(levels))
+        assert openai_chat.error_status(caught.value) == 400
+    with pytest.raises(InvalidRequestError, match="deeper than 64"):
+        openai_chat.parse_request({"messages": MESSAGES, "tools": [{"name": "f", "parameters": nested(900, kind)}]})
 
 
 def test_a_request_in_full():

@@ -161,16 +161,49 @@ def test_foreign_and_torn_files_are_no_checkpoints(tmp_path: Path) -> None:
         store.info(checkpoint("torn"))
 
 
-def test_a_damaged_checkpoint_is_not_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("vector", [0, 1, 2], ids=["parameters", "first moment", "second moment"])
+@pytest.mark.parametrize("damage", [b"\x01\x02", b"\x00\x00\xc0\x7f"], ids=["bytes", "nan"])
+def test_a_damaged_checkpoint_is_not_loaded(tmp_path: Path, vector: int, damage: bytes) -> None:
     store = CheckpointStore(tmp_path)
     store.save(checkpoint(), SHAPE, contents(), ABOUT)
     file = next(tmp_path.rglob("*.safetensors"))
     file.chmod(0o600)
     with file.open("r+b") as stream:
-        stream.seek(-SHAPE.parameter_count * 12, 2)
-        stream.write(b"\xff\xff")
-    with pytest.raises(OSError, match="damaged"):
+        stream.seek(-SHAPE.parameter_count * 4 * (3 - vector), 2)
+        stream.write(damage)
+    with pytest.raises(Refusal, match="damaged") as refused:
         store.load(checkpoint(), SHAPE)
+    assert refused.value.category == "user"
+
+
+@pytest.mark.parametrize("change", ["cut off", "longer", "directory"])
+def test_a_file_of_another_size_than_its_header_says_is_not_there(tmp_path: Path, change: str) -> None:
+    store = CheckpointStore(tmp_path)
+    store.save(checkpoint(), SHAPE, contents(), ABOUT)
+    file = next(tmp_path.rglob("*.safetensors"))
+    whole = file.read_bytes()
+    file.unlink()
+    if change == "directory":
+        file.mkdir()
+    else:
+        file.write_bytes(whole[:-4] if change == "cut off" else whole + b"\0")
+    assert store.of_run(RUN) == [] and store.reap() == []
+    for operation in (store.info, lambda found: store.load(found, SHAPE)):
+        with pytest.raises(NotFound, match="damaged"):
+            operation(checkpoint())
+
+
+@pytest.mark.parametrize(
+    "text", ['{"expires_at": "x"}', '{"expires_at": true}', '{"expires_at": NaN}', '{"expires_at": 1e300}', "[]", "", "\xff", "{}"]
+)
+def test_an_unreadable_expiry_is_told_once_and_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    store = CheckpointStore(tmp_path)
+    store.save(checkpoint(), SHAPE, contents(), ABOUT, ttl_s=3600)
+    next(tmp_path.rglob("*.safetensors")).with_name("step-1.expires").write_bytes(text.encode("latin-1"))
+    assert store.reap() == [] and store.info(checkpoint()).expires_at is None
+    assert capsys.readouterr().err.count("step-1.expires") == 1
+    store.set_ttl(checkpoint(), 5.0)
+    assert store.info(checkpoint()).expires_at is not None
 
 
 def test_old_half_written_files_of_dead_writers_are_reaped(tmp_path: Path) -> None:

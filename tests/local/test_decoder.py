@@ -145,6 +145,55 @@ def test_a_cancelled_request_frees_its_slots_and_disturbs_nobody(parts: tuple[An
     assert [s.logprobs for s in alone.sequences] == [s.logprobs for s in kept.sequences]
 
 
+@pytest.mark.parametrize("hostile", [DrawSettings(top_k=2**70), DrawSettings(temperature=1e39)])
+def test_a_sequence_that_cannot_be_admitted_fails_its_request_alone(parts: tuple[Any, Any], hostile: DrawSettings) -> None:
+    from platoon.local.sampling_engine import LiveSampler, PromptScores, SampleJob, SamplingEngine
+
+    kernel, weights = parts
+
+    def run(with_hostile: bool) -> dict[int, Any]:
+        engine, sampler, answers = SamplingEngine(), LiveSampler(kernel, weights), dict[int, Any]()
+
+        def job(number: int, settings: DrawSettings) -> SampleJob:
+            def done(job: SampleJob, error: Exception | None) -> None:
+                assert number not in answers
+                answers[number] = error if error is not None else [(s.tokens, s.logprobs) for s in job.sequences]
+
+            return SampleJob((5, 6, 7 + number), 2, 9, settings, StopRule(), number, PromptScores(), 0, done)
+
+        for number in range(6):
+            if number == 3 and with_hostile:
+                engine.submit(sampler, job(99, hostile))
+            engine.submit(sampler, job(number, DrawSettings()))
+        while engine.busy:
+            engine.step()
+        return answers
+
+    answers, alone = run(with_hostile=True), run(with_hostile=False)
+    assert isinstance(answers.pop(99), Exception)
+    assert len(alone) == 6 and answers == alone
+
+
+def test_a_failed_step_fails_its_pool_alone(parts: tuple[Any, Any]) -> None:
+    from platoon.local.sampling_engine import LiveSampler, PromptScores, SampleJob, SamplingEngine
+
+    kernel, weights = parts
+    engine, sampler, answers = SamplingEngine(), LiveSampler(kernel, weights), dict[int, Any]()
+
+    def fail(tokens: list[int]) -> str:
+        raise RuntimeError("no text")
+
+    def job(prompt: int, stop: StopRule) -> SampleJob:
+        done = lambda job, error: answers.__setitem__(prompt, error)  # noqa: E731  because it is said once
+        return SampleJob((5,) * prompt, 2, 9, DrawSettings(), stop, 1, PromptScores(), 0, done)
+
+    engine.submit(sampler, job(3, StopRule()))
+    engine.submit(sampler, job(200, StopRule(strings=("x",), decode=fail)))
+    while engine.busy:
+        engine.step()
+    assert answers[3] is None and str(answers[200]) == "no text"
+
+
 def test_only_samplers_used_last_keep_their_prompts(parts: tuple[Any, Any]) -> None:
     from platoon.local import sampling_engine
     from platoon.local.sampling_engine import LiveSampler, PromptScores, SampleJob, SamplingEngine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,65 @@ def test_a_failed_operation_says_whose_fault_it_is(client: Any, tokens: list[int
         trainer.forward_backward([bad], "cross_entropy").result()
     assert str(failure.value.category) == "user"
     assert trainer.forward([chat(tokens)], "cross_entropy").result().metrics["loss:sum"] > 0
+
+
+def test_hostile_requests_are_refused_and_leave_the_others_alone(service: LocalServiceProcess) -> None:
+    import httpx
+
+    with httpx.Client(base_url=service.base_url, headers={"X-API-Key": service.api_key}, timeout=60) as http:
+
+        def post(route: str, **body: Any) -> httpx.Response:
+            return http.post(f"/api/v1/{route}", content=json.dumps(body))
+
+        session = post("create_session", sdk_version="0.38.0").json()["session_id"]
+        made = post("create_sampling_session", session_id=session, sampling_session_seq_id=0, base_model=BASE)
+        sampler = made.json()["sampling_session_id"]
+        wanted: list[dict[str, Any]] = [{"seed": number} for number in range(6)]
+        wanted[3:3] = [{"top_k": 2**70}, {"temperature": 1e39}, {"temperature": 1e308}, {"top_p": 0}, {"seed": 10**30}]
+        answers = [
+            post(
+                "asample",
+                sampling_session_id=sampler,
+                seq_id=number,
+                prompt={"chunks": [{"tokens": [5, 6, 7]}]},
+                sampling_params={"max_tokens": 8, **settings},
+            )
+            for number, settings in enumerate(wanted)
+        ]
+        assert [answer.status_code for answer in answers] == [200] * 3 + [422] * 5 + [200] * 3
+        for answer in answers:
+            if answer.status_code == 200:
+                outcome = post("retrieve_future", request_id=answer.json()["request_id"])
+                assert outcome.status_code == 200 and b"error" not in outcome.content
+        ttl = http.put(
+            f"/api/v1/training_runs/{session}:train:0/checkpoints/weights/a/ttl", content=b'{"ttl_seconds": 1%s}' % (b"0" * 400)
+        )
+        assert ttl.status_code == 422
+
+
+def test_a_truncated_or_damaged_checkpoint_is_the_callers_to_know(
+    client: Any, rest: Any, service: LocalServiceProcess, state_dir: Path
+) -> None:
+    """Cut off, it is not there; damaged inside, loading it is refused at once and not tried again."""
+    import tinker
+
+    learner = client.create_lora_training_client(base_model=BASE, rank=8).result()
+    inside, cut = (learner.save_state(name).result().path for name in ("inside", "cut"))
+    run, directory = inside.split("/")[2], state_dir / "checkpoints" / inside.split("/")[2] / "weights"
+    for name in ("inside", "cut"):
+        file = directory / f"{name}.safetensors"
+        data = bytearray(file.read_bytes())
+        data[-4:] = b"\0\0\xc0\x7f"
+        file.unlink()
+        file.write_bytes(data if name == "inside" else data[:-1000])
+    with pytest.raises(tinker.NotFoundError, match="damaged"):
+        rest.get_weights_info_by_tinker_path(cut).result()
+    listed = rest.list_checkpoints(run).result().checkpoints
+    assert [row.checkpoint_id for row in listed] == ["weights/inside"]
+    rest.get_weights_info_by_tinker_path(inside).result()
+    with pytest.raises(tinker.RequestFailedError, match="damaged") as refused:
+        client.create_training_client_from_state_with_optimizer(inside).result()
+    assert refused.value.category == "user"
 
 
 def test_a_finished_session_lets_go_of_its_models_and_keeps_its_checkpoints(service: LocalServiceProcess, rest: Any) -> None:

@@ -47,6 +47,13 @@ def test_the_groups_of_a_step_become_declared_metrics() -> None:
     assert result["train/group_seconds/max"] == 4.0
 
 
+def test_a_component_that_is_no_name_of_a_metric_ends_nothing() -> None:
+    metrics = StepMetrics()
+    odd = MemberOutcome(0, "scored", 1.0, {"reward": 1.0, "a/b": 1.0, "": 1.0, "parsed": 0.5}, trainable=True, reward_key="reward")
+    add_groups(metrics, [("default", GroupOutput(None, None, (odd,), Verdict.UNIFORM, 1.0))], {})
+    assert [name for name in metrics.result() if name.startswith("train/reward/")] == ["train/reward/parsed"]
+
+
 def test_kinds_reduce_and_undeclared_names_are_refused() -> None:
     metrics = StepMetrics()
     metrics.add("train/rollouts", 2, 3)

@@ -1,14 +1,16 @@
 """From what tests left in `/logs/verifier` to an outcome: one table of verdicts, pure functions.
 
-A reward is believed only as a finite number in a regular file of bounded size. Whatever is missing or malformed is a fault of the
-measurement and never a reward of 0. A reward file that somebody made something else than a file, or too large to be read, makes the
-measurement void (`invalid`).
+A reward is believed only as a finite number of bounded magnitude, under a plain name, in a regular file of bounded size. Whatever
+is missing or malformed is a fault of the measurement and never a reward of 0. A reward file that somebody made something else than
+a file, or too large to be read, makes the measurement void (`invalid`). What an outcome takes over from a file can so be stored,
+summed and used as the name of a metric.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
@@ -20,6 +22,11 @@ MAX_REWARD_FILE_BYTES = 1 << 20
 REWARD_FILES = ("reward.json", "reward.txt")
 DEFAULT_PRIMARY = "reward"
 RESERVED_KEYS = frozenset({"invalid", "failure_kind"})
+MAX_COMPONENTS = 64
+# Far beyond any reward that is meant, and far from what overflows in the differences and squares of a group.
+MAX_MAGNITUDE = 1e9
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+NAME_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : -, the first a letter or digit"
 
 FileState = Literal["missing", "regular", "not_regular", "too_large"]
 
@@ -155,12 +162,26 @@ def _json_report(name: str, text: str) -> Report:
         raise _malformed(name, f"is no JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise _malformed(name, f"holds a JSON {_kind(value)}, not an object")
-    rewards = {key: _number(name, key, item) for key, item in value.items() if key not in RESERVED_KEYS}
-    kind = value.get("failure_kind")
-    if kind is not None and not isinstance(kind, str):
-        raise _malformed(name, f"failure_kind is a JSON {_kind(kind)}, not a string")
+    names = [key for key in value if key not in RESERVED_KEYS]
+    if len(names) > MAX_COMPONENTS:
+        raise _malformed(name, f"holds {len(names)} numbers, more than {MAX_COMPONENTS}")
+    for key in names:
+        if not NAME.fullmatch(key):
+            raise _malformed(name, f"names a reward {key[:80]!a}: a name is {NAME_RULE}")
+    rewards = {key: _number(name, key, value[key]) for key in names}
     declared = _number(name, "invalid", value["invalid"]) if "invalid" in value else 0.0
-    return Report(name, rewards, declared >= 0.5, kind or None)
+    return Report(name, rewards, declared >= 0.5, _failure_kind(name, value.get("failure_kind")))
+
+
+def _failure_kind(name: str, kind: Any) -> str | None:
+    """What a file calls its failure; None where it says nothing or an empty text."""
+    if kind is None or kind == "":
+        return None
+    if not isinstance(kind, str):
+        raise _malformed(name, f"failure_kind is a JSON {_kind(kind)}, not a string")
+    if not NAME.fullmatch(kind):
+        raise _malformed(name, f"failure_kind is {kind[:80]!a}: it must be {NAME_RULE}")
+    return kind
 
 
 def _plain_number(name: str, text: str) -> float:
@@ -170,19 +191,23 @@ def _plain_number(name: str, text: str) -> float:
         raise _malformed(name, f"is no number: {text.strip()[:80]!r}") from None
     if not math.isfinite(number):
         raise _malformed(name, f"is not finite: {text.strip()[:80]}")
+    if abs(number) > MAX_MAGNITUDE:
+        raise _malformed(name, f"is {number!r}, beyond {MAX_MAGNITUDE:g}")
     return number
 
 
 def _number(name: str, key: str, value: Any) -> float:
     """A JSON number or boolean as a finite float."""
     if not isinstance(value, bool | int | float):
-        raise _malformed(name, f"{key[:80]!r} is a JSON {_kind(value)}, not a number")
+        raise _malformed(name, f"{key!r} is a JSON {_kind(value)}, not a number")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _malformed(name, f"{key[:80]!r} is not finite")
+        raise _malformed(name, f"{key!r} is not finite")
+    if abs(number) > MAX_MAGNITUDE:
+        raise _malformed(name, f"{key!r} is {number!r}, beyond {MAX_MAGNITUDE:g}")
     return number
 
 
@@ -207,6 +232,8 @@ def _names(value: Any, key: str) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else ()
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ConfigError(Problem("must be the name of a reward, or a list of different names", key=key))
+    if refused := next((name for name in names if not NAME.fullmatch(name)), None):
+        raise ConfigError(Problem(f"{refused[:80]!a} is no name of a reward", key=key, advice=f"a name is {NAME_RULE}"))
     if reserved := RESERVED_KEYS.intersection(names):
         raise ConfigError(Problem(f"{min(reserved)} is not a reward: reward files use it to void a measurement", key=key))
     return names

@@ -11,7 +11,7 @@ from typing import Any
 
 from platoon.core.call_kinds import CallKind
 from platoon.gateway.errors import STATUS, ContextWindowExceededError, GatewayError, InvalidRequestError, UnknownAgentError
-from platoon.gateway.requests import ChatRequest, ChatResponse, SamplingOverrides, normalise_tools, template_kwargs
+from platoon.gateway.requests import ChatRequest, ChatResponse, SamplingOverrides, check_nesting, normalise_tools, template_kwargs
 
 ERROR_CODES: dict[str, tuple[str, str | None]] = {
     "authentication": ("invalid_request_error", "invalid_api_key"),
@@ -23,11 +23,15 @@ ERROR_CODES: dict[str, tuple[str, str | None]] = {
     "server": ("server_error", None),
 }
 
+MOST_INT32 = 2**31 - 1
+MOST_INT64 = 2**63 - 1
+
 
 def parse_request(body: Any, kind: CallKind = "policy") -> ChatRequest:
     """The request of a decoded JSON body. Raises InvalidRequestError naming the field."""
     if not isinstance(body, Mapping):
         raise InvalidRequestError("the body must be a JSON object")
+    check_nesting(body)
     messages = body.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise InvalidRequestError("messages must be a list with at least one message")
@@ -50,12 +54,17 @@ def _sampling(body: Mapping[str, Any]) -> SamplingOverrides:
         stop = [stop]
     if stop is not None and (not isinstance(stop, list) or not all(isinstance(item, str) for item in stop)):
         raise InvalidRequestError("stop must be a text or a list of texts")
+    if any(0xD800 <= ord(letter) <= 0xDFFF for item in stop or () for letter in item):
+        raise InvalidRequestError("stop must be Unicode text, without lone surrogates")
+    top_p = _number(body, "top_p", 0.0, 1.0)
+    if top_p == 0.0:
+        raise InvalidRequestError("top_p must be a number above 0, at most 1")
     return SamplingOverrides(
         temperature=_number(body, "temperature", 0.0, 2.0),
-        top_p=_number(body, "top_p", 0.0, 1.0),
-        top_k=_whole(body, "top_k", -1),
-        max_tokens=_whole(body, limit_name, 1),
-        seed=_whole(body, "seed", 0),
+        top_p=top_p,
+        top_k=_whole(body, "top_k", -1, MOST_INT32),
+        max_tokens=_whole(body, limit_name, 1, MOST_INT32),
+        seed=_whole(body, "seed", 0, MOST_INT64),
         stop=tuple(stop) if stop else None,
     )
 
@@ -69,12 +78,12 @@ def _number(body: Mapping[str, Any], name: str, low: float, high: float) -> floa
     return float(value)
 
 
-def _whole(body: Mapping[str, Any], name: str, low: int) -> int | None:
+def _whole(body: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InvalidRequestError(f"{name} must be a whole number, at least {low}")
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequestError(f"{name} must be a whole number from {low} to {high}")
     return value
 
 

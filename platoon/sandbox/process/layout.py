@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,31 @@ def is_half_made(directory: Path) -> bool:
         return False
     grace_s = MAKERLESS_GRACE_S if start_ticks(maker) is None else UNRECORDED_GRACE_S
     return age_s > grace_s and not (directory / "sandbox.json").exists()
+
+
+def make_own(directory: Path, within: Sequence[str], labels: Mapping[str, str]) -> None:
+    """Makes what a command at `/` needs where agents removed, replaced or closed it: the sandbox, its `fs/`, paths `within` that.
+
+    A link or file in the way is removed and never followed; a directory is kept with what it holds. Raises OSError.
+    """
+    if _make_directory(directory):
+        write_record(directory, labels)
+    _make_directory(directory / "fs")
+    for path in within:
+        _make_directory(Path(f"{directory / 'fs'}{path}"))
+
+
+def _make_directory(path: Path) -> bool:
+    """A real directory that its owner can enter and fill; True where it was not there."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                path.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+            return False
+        path.unlink()
+    path.mkdir(mode=0o700)
+    return True
 
 
 def append_group(directory: Path, group: int, began_ticks: int) -> None:

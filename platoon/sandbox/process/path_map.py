@@ -58,6 +58,10 @@ class PathMap:
             return Path(f"{self.fs}{full}")
         return Path(full)
 
+    def is_root(self, path: str, workdir: str) -> bool:
+        """Whether a path given to an operation is the sandbox's `/`."""
+        return normal(posixpath.join(workdir, path)) == "/"
+
     def _is_own(self, path: str) -> bool:
         return path == str(self.fs) or path.startswith(f"{self.fs}/")
 

@@ -66,11 +66,15 @@ class ProcessSandbox:
         cwd: str | None = None,
         stdin: bytes | None = None,
     ) -> ExecResult:
-        """As `base.Sandbox.exec`. Raises the host's OSError for a working directory that cannot be entered."""
+        """As `base.Sandbox.exec`. Raises the host's OSError for a working directory that cannot be entered, which `/` never is."""
         self._check_running()
         argv = ["bash", "-c", cmd] if isinstance(cmd, str) else list(cmd)
         argv = [self.paths.command(argument) for argument in argv]
         directory = self.paths.host(cwd or ".", self.spec.workdir)
+        if self.paths.is_root(cwd or ".", self.spec.workdir):
+            # As `/` of a container, it is there whatever agents did: what grades them starts here.
+            mounted = {mount.target for mount in self.spec.mounts}
+            layout.make_own(self.directory, [path for path in ("/tmp", HOME) if path not in mounted], self.spec.labels)  # noqa: S108
         # A count, and no random text: a command may print its environment, and the same rollout prints the same again.
         self._commands += 1
         mark = f"{EXEC_MARKER}={self._commands}"

@@ -27,7 +27,7 @@ LOSS_KEYS = {
 class AdamParams(ConfigModel):
     """grad_clip_norm 0 turns clipping off."""
 
-    learning_rate: AtLeastZero = 3e-5
+    learning_rate: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 3e-5
     beta1: Fraction = 0.9
     beta2: Fraction = 0.95
     eps: AtLeastZero = 1e-8

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
-from platoon.train.metrics import StepMetrics
+from platoon.train.metrics import StepMetrics, find
 from platoon.train.task_records.records import group_kind
 from platoon.train.workflow.output import GroupOutput
 
@@ -28,8 +29,9 @@ def add_groups(metrics: StepMetrics, outputs: Sequence[tuple[str, GroupOutput]],
             metrics.add("train/calls", member.calls)
         for member in measured:
             for component, value in member.rewards.items():
-                if component != member.reward_key:
-                    metrics.add(f"train/reward/{component}", value)
+                # An environment names its components as it likes: one that is no name of a metric ends no run.
+                if component != member.reward_key and find(name := f"train/reward/{component}") and math.isfinite(value):
+                    metrics.add(name, value)
         metrics.update(output.metrics)
     seconds = [output.seconds for _, output in outputs]
     if seconds:

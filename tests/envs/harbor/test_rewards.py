@@ -102,6 +102,50 @@ def test_the_classes_of_malformed_files_are_told_apart():
     assert ["empty" in problems[0], "no JSON" in problems[1], "not finite" in problems[2], "array" in problems[3]] == [True] * 4
 
 
+MALFORMED = {
+    "surrogate name": ('{"reward": 1, "\\ud800": 1}', "'\\ud800'"),
+    "path": ('{"reward": 1, "../../x": 1}', "'../../x'"),
+    "slash": ('{"reward": 1, "a/b": 1}', "'a/b'"),
+    "empty name": ('{"reward": 1, "": 0.3}', "''"),
+    "blank": ('{"reward": 1, "a b": 1}', "'a b'"),
+    "newline at the end": ('{"reward": 1, "a\\n": 1}', "'a\\n'"),
+    "quote": ('{"reward": 1, "\'": 1}', '"\'"'),
+    "letters of other scripts": ('{"reward": 1, "\u0661": 1}', "'\\u0661'"),
+    "65 characters": (json.dumps({"reward": 1, "x" * 65: 1}), "x" * 65),
+    "20,000 keys": (json.dumps({f"k{index}": 1 for index in range(20_000)}), "20000 numbers"),
+    "65 keys": (json.dumps({f"k{index}": 1 for index in range(65)}), "65 numbers"),
+    "too large": ('{"reward": 1.7e308}', "beyond 1e+09"),
+    "too small": ('{"reward": 1, "x": -1.7e308}', "'x' is -1.7e+308"),
+    "just too large": ('{"reward": 1000000001}', "'reward' is 1000000001.0"),
+    "surrogate kind": ('{"invalid": 1, "failure_kind": "\\udfff"}', "failure_kind is '\\udfff'"),
+    "long kind": (json.dumps({"invalid": 1, "failure_kind": "x" * 900_000}), "failure_kind is 'xxx"),
+    "newline in a kind": ('{"invalid": 1, "failure_kind": "a\\nb"}', "failure_kind is 'a\\nb'"),
+    "a kind that is not used": ('{"reward": 1, "failure_kind": "a/b"}', "failure_kind is 'a/b'"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_u74_what_could_not_be_stored_or_summed_is_malformed(case: str):
+    text, told = MALFORMED[case]
+    outcome = judge(files(text), RewardContract())
+    assert (outcome.status, outcome.failure_kind, outcome.reason) == ("error", "verifier_no_reward", "reward_file_malformed")
+    problem = outcome.metadata["reward_problem"]
+    assert told in problem and len(problem) < 300 and problem.isascii() and problem.isprintable()
+
+
+@pytest.mark.parametrize("text", ["1.7e308", "-1.7e308", "1000000001"])
+def test_u74_a_plain_number_is_bounded_too(text: str):
+    outcome = judge(files(MISSING, text), RewardContract())
+    assert outcome.reason == "reward_file_malformed" and "beyond 1e+09" in outcome.metadata["reward_problem"]
+
+
+def test_u74_names_and_numbers_at_their_bounds_count():
+    rewards = {"reward": 1e9, "a:b.c-d_E": -1e9, "x" * 64: 0.0, **{f"k{index}": 1.0 for index in range(61)}}
+    outcome = judge(files(json.dumps(rewards)), RewardContract())
+    assert outcome.status == "scored" and outcome.rewards == rewards and len(rewards) == 64
+    assert judge(files(json.dumps({"invalid": 1, "failure_kind": "x" * 64})), RewardContract()).failure_kind == "x" * 64
+
+
 CONTRACTS = [
     ("score", '{"score": 0.5}', MISSING, "scored", 0.5),
     ("score", MISSING, "0.5", "error", "verifier_no_primary"),
@@ -134,6 +178,8 @@ def test_contracts(contract, as_json, as_text, status, expected):
         3,
         "invalid",
         ["failure_kind"],
+        "a/b",
+        ["a", "b c"],
         {"primary": "a", "components": ["b"]},
         {"primry": "a"},
         {"range": [1, 0]},
@@ -163,5 +209,6 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_gives_an_outcome(value: object):
     outcome = judge(files(json.dumps(value)), RewardContract())
+    json.dumps(outcome.to_dict(), allow_nan=False, ensure_ascii=False).encode()
     if outcome.status == "scored":
         assert isinstance(value, dict) and outcome.reward == float(value["reward"])
