@@ -90,7 +90,7 @@ class RunConfig(ConfigModel):
         own = self.policies.get(policy)
         loss, common = self.train.loss_fn, self.train.loss_fn_config
         # The default is made for losses that clip: another loss gets none of it.
-        settings = {} if LOSS_KEYS[loss] != CLIP_KEYS and common == default_loss_config() else dict(common)
+        settings = {} if LOSS_KEYS.get(loss, CLIP_KEYS) != CLIP_KEYS and common == default_loss_config() else dict(common)
         if own is None:
             return loss, settings
         if own.loss_fn_config is not None:
