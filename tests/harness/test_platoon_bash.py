@@ -21,7 +21,8 @@ from platoon.testing import MemoryService, ScriptedPolicy, make_gateway, run_epi
 
 pytestmark = pytest.mark.process
 # A length of its own, so that runs of these tests beside each other do not count each other's commands.
-NAP = f"987.{os.getpid()}"
+# The same in all workers of a session, which collect the same tests, and another in each session.
+NAP = f"987.{os.getppid()}"
 
 
 def bash(command: str) -> str:
