@@ -61,7 +61,7 @@ def config() -> RunConfig:
 
 def train(run_dir: Path, addresses: dict[str, ServiceAddress]) -> TrainerRun:
     made = config()
-    trainer = RlTrainer(made, {"default": TASKS}, lambda run: MadeUpRollouts(run, made))
+    trainer = RlTrainer(made, {"default": TASKS}, lambda run: MadeUpRollouts(run, made, {}))
     settings = RunSettings(
         run_dir, "sha256:identity", policy_specs(made), addresses, made.agents.sampled, Cadence(recovery_every=1)
     )
