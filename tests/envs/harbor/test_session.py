@@ -18,7 +18,6 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.service import HarborService
 from platoon.envs.harbor.session import HarborSession
 from platoon.errors import ConfigError, EnvSetupError
-from platoon.sandbox.labels import LIVE
 from platoon.sandbox.process import ProcessProvider, killing
 
 pytestmark = pytest.mark.process
@@ -554,8 +553,7 @@ def test_a_rollout_cancelled_at_any_moment_leaves_nothing(dataset: Path):
             with suppress(asyncio.CancelledError):
                 await task
             await until(lambda: not sandboxes(dataset))
-        await until(lambda: LIVE.live() == [])
-        # What was cancelled last may still close its pipes.
+        # What was cancelled last may still close its pipes. A start cut short may stay registered, so that a reap looks again.
         await until(lambda: open_descriptors() <= descriptors)
 
     asyncio.run(main())
