@@ -59,9 +59,11 @@ impl<'a> Raw<'a> {
         self.size_bytes
     }
 
-    /// From now on every byte is hashed, and none can be skipped. To be called before anything is read.
+    /// Every byte is hashed, and none can be skipped. To be called before anything is consumed.
     pub(crate) fn hash(&mut self) {
-        self.hasher = Some(Sha256::new());
+        let mut hasher = Sha256::new();
+        hasher.update(&self.buffer[..self.filled]);
+        self.hasher = Some(hasher);
     }
 
     /// Offset of the next byte that nobody consumed.

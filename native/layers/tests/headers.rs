@@ -186,8 +186,9 @@ fn old_checksums_of_signed_bytes_are_taken() {
 
 #[test]
 fn faults_name_entry_and_offset() {
+    type Case = (Tar, u64, fn(&Fault) -> bool);
     let two_names = Tar::new().records(b'x', &[("path", b"a")]).long(b'L', b"b").file("c", 0, 0);
-    let cases: Vec<(Tar, u64, fn(&Fault) -> bool)> = vec![
+    let cases: Vec<Case> = vec![
         (two_names, 2048, |fault| matches!(fault, Fault::Twice { what: "name" })),
         (Tar::new().records(b'x', &[]).records(b'x', &[]).file("a", 0, 0), 512, |fault| {
             matches!(fault, Fault::Twice { .. })
