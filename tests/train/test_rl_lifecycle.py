@@ -17,7 +17,8 @@ from platoon.errors import PlatoonError, ServiceError
 from platoon.testing.fake_tinker import Killed
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.dispatch.dispatcher import DispatchSettings
-from platoon.train.metrics import read, undeclared
+from platoon.train.metrics import undeclared
+from platoon.train.trainer.metrics_log import read_metrics
 from platoon.train.trainer.receipt import finished_row, refuse_unmeasured
 from tests.train.rl_runs import ONE_POLICY, THREE_POLICIES, RlRuns
 
@@ -31,7 +32,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def digests(runs: RlRuns) -> list[str]:
-    return [row["rows_digest"] for row in read(runs.run_dir)]
+    return [row["rows_digest"] for row in read_metrics(runs.run_dir)]
 
 
 def ends(runs: RlRuns) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def test_a_run_publishes_each_step_and_its_metrics_are_declared(tmp_path: Path) 
     runs = RlRuns(tmp_path)
     runs.train(4, CADENCE)
     assert [row["policy_version"] for row in rows(runs.run_dir / "checkpoints.jsonl")] == [0, 2, 4, 4]
-    found = read(runs.run_dir)
+    found = read_metrics(runs.run_dir)
     assert [row["step"] for row in found] == [1, 2, 3, 4]
     assert all(undeclared(row) == [] for row in found)
     assert found[0]["train/rollouts"] == 8 and found[0]["train/staleness/max"] == 0
@@ -100,7 +101,7 @@ def test_rollouts_may_span_publications_and_each_step_appears_once_after_a_kill(
         runs.train(8, CADENCE)
     runs.service.after = lambda operation: None
     assert runs.train(8, CADENCE).ended
-    found = read(runs.run_dir)
+    found = read_metrics(runs.run_dir)
     assert [row["step"] for row in found] == list(range(1, 9))
     assert 0 < max(row["train/staleness/max"] for row in found) <= 2
 
@@ -120,7 +121,7 @@ def test_two_trained_policies_and_a_frozen_one(tmp_path: Path) -> None:
     own = rows(runs.run_dir / "policies" / "helper" / "checkpoints.jsonl")[-1]
     assert last["policies"]["helper"]["state_path"] == own["state_path"]
     assert last["policies"]["helper"]["policy_version"] == 3
-    assert "policies/helper/batch/rows_sent" in read(runs.run_dir)[-1]
+    assert "policies/helper/batch/rows_sent" in read_metrics(runs.run_dir)[-1]
 
 
 def test_a_kill_between_the_two_saves_of_a_commit_goes_back_to_the_commit_before(tmp_path: Path) -> None:

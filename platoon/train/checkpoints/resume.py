@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.publish import read_json_lines
 from platoon.errors import ConfigError, Problem
-from platoon.train.checkpoints.saving import policy_file
+from platoon.train.checkpoints.rows import checkpoint_rows, policy_file
 from platoon.train.policy.spec import MAIN
 
 
@@ -41,14 +40,9 @@ class StartPoint:
         return self.policies.get(policy, PolicyStart())
 
 
-def checkpoint_rows(run_dir: Path, policy: str = MAIN) -> list[dict[str, Any]]:
-    """Rows that a start could go on from, oldest first."""
-    return [row for row in read_json_lines(policy_file(run_dir, policy)) if row.get("state_path")]
-
-
 def next_start(rows: Sequence[Mapping[str, Any]]) -> int:
     """The number of the next start: one more than any row names."""
-    return 1 + max((int(row.get("start", 0)) for row in rows), default=0)
+    return 1 + max((row.get("start", 0) for row in rows), default=0)
 
 
 async def find_start_point(
@@ -64,9 +58,8 @@ async def find_start_point(
         policies = _policies_of(row)
         known = all(policy in policies for policy in trained)
         if known and all([await alive(policy, str(policies[policy].state_path)) for policy in trained]):
-            digest = str(row.get("rows_digest", ""))
-            return StartPoint(int(row["batch"]), digest, row, policies, tuple(passed_over))
-        passed_over.append(str(row["name"]))
+            return StartPoint(row["batch"], row["rows_digest"], row, policies, tuple(passed_over))
+        passed_over.append(row["name"])
     if rows:
         rule = f"none of its {len(rows)} checkpoints can be resumed: the training service lacks what they name, or cannot read it"
         advice = "train under another run name, or bring the service's checkpoints back"
@@ -81,6 +74,5 @@ def _policies_of(row: Mapping[str, Any]) -> dict[str, PolicyStart]:
 
 def _policy_start(entry: Mapping[str, Any], row: Mapping[str, Any]) -> PolicyStart:
     # Rows without counters imply one publication and one optimizer step per step of the run.
-    batch = int(row["batch"])
-    version, steps = int(entry.get("policy_version", batch)), int(entry.get("optimizer_steps", batch))
-    return PolicyStart(entry["state_path"], entry.get("sampler_path"), version, steps)
+    version, steps = entry.get("policy_version", row["batch"]), entry.get("optimizer_steps", row["batch"])
+    return PolicyStart(entry["state_path"], entry["sampler_path"], version, steps)

@@ -16,7 +16,8 @@ from typing import Any
 from platoon.host.console import Console
 from platoon.train.checkpoints.participants import Participants
 from platoon.train.checkpoints.pruning import Pruner
-from platoon.train.checkpoints.resume import StartPoint, checkpoint_rows, find_start_point, next_start
+from platoon.train.checkpoints.resume import StartPoint, find_start_point, next_start
+from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.checkpoints.saving import FINAL, Committer, Counters, interrupted_name, recovery_name
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import DamagedCheckpointError, ServiceFactory, checkpoint_exists
