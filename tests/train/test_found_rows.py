@@ -179,3 +179,31 @@ def test_any_json_in_a_log_works_or_is_refused(
         str(error).encode()
     finally:
         shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize(
+    "lost", [(), ("checkpoints.jsonl",), ("metrics.jsonl",)], ids=["alone", "with_checkpoints", "with_metrics"]
+)
+@pytest.mark.parametrize("steps", [3, 5])
+@pytest.mark.usefixtures("key")
+def test_a_trained_directory_without_its_identity_is_adopted_by_nobody(
+    steps: int, lost: tuple[str, ...], finished: Launches, tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "warm"
+    shutil.copytree(finished.directory / "runs/warm", run_dir)
+    for name in ("identity.json", *lost):
+        (run_dir / name).unlink()
+    before = state(run_dir)
+    with pytest.raises(ConfigError, match=r"identity\.json: is missing, and .*\(bring the file back, or move .* away") as refusal:
+        finished.train(replace(finished.request("warm", steps), run_dir=run_dir))
+    assert refusal.value.exit_code == exits.CONFIG and state(run_dir) == before
+
+
+@pytest.mark.usefixtures("key")
+def test_a_directory_in_which_nothing_was_trained_is_any_runs(finished: Launches, tmp_path: Path) -> None:
+    run_dir = tmp_path / "warm"
+    (run_dir / "logs").mkdir(parents=True)
+    for log in LOGS:
+        (run_dir / log).write_text('{"na')
+    assert finished.train(replace(finished.request("warm"), run_dir=run_dir, receipt=None)) == exits.DONE
+    assert [row["step"] for row in read_metrics(run_dir)] == [1, 2, 3]
