@@ -1,7 +1,8 @@
 """Where a start begins: the newest row of main whose references are all alive, walking backwards.
 
-A row names the state of main and of every other trained policy. One that the service no longer has (pruned behind the run's back,
-or lost) takes the row out; rows passed over are reported, never repaired.
+A row names the state of main and of every other trained policy, and files of the run directory. One of them that is gone or damaged
+takes the row out, because only a whole row trains each position once: the row before it goes on exactly, without it the order would
+have to guess. Rows passed over are reported, never repaired. What cannot be read now, but may be later, ends the start instead.
 """
 
 from __future__ import annotations
@@ -27,14 +28,22 @@ class PolicyStart:
 
 
 @dataclass(frozen=True)
+class PassedOver:
+    """name: of the checkpoint."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class StartPoint:
-    """What a start goes on from. row: main's row, None in a fresh run. passed_over: names of newer rows that cannot be used."""
+    """What a start goes on from. row: main's row, None in a fresh run. passed_over: newer rows that cannot be used, and why."""
 
     step: int = 0
     rows_digest: str = ""
     row: Mapping[str, Any] | None = None
     policies: Mapping[str, PolicyStart] = field(default_factory=dict)
-    passed_over: tuple[str, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
 
     def of(self, policy: str) -> PolicyStart:
         return self.policies.get(policy, PolicyStart())
@@ -46,23 +55,33 @@ def next_start(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 async def find_start_point(
-    run_dir: Path, trained: Sequence[str], alive: Callable[[str, str], Awaitable[bool]], fresh_digest: str
+    run_dir: Path,
+    trained: Sequence[str],
+    alive: Callable[[str, str], Awaitable[bool]],
+    lacks: Callable[[Mapping[str, Any]], Awaitable[str | None]],
+    fresh_digest: str,
 ) -> StartPoint:
     """The start point of a run whose trained policies are `trained`.
 
-    alive: asks whether a policy's service still has a state path. Raises ConfigError when there are rows and none can be used.
+    alive: asks whether a policy's service still has a state path. lacks: says what a row names in the run directory and is not
+    whole. Raises ConfigError when there are rows and none can be used.
     """
     rows = checkpoint_rows(run_dir)
-    passed_over: list[str] = []
+    passed_over: list[PassedOver] = []
     for row in reversed(rows):
         policies = _policies_of(row)
         known = all(policy in policies for policy in trained)
-        if known and all([await alive(policy, str(policies[policy].state_path)) for policy in trained]):
+        if not known or not all([await alive(policy, str(policies[policy].state_path)) for policy in trained]):
+            reason = "the training service no longer has it, or cannot read it"
+        elif (lacking := await lacks(row)) is not None:
+            reason = lacking
+        else:
             return StartPoint(row["batch"], row["rows_digest"], row, policies, tuple(passed_over))
-        passed_over.append(row["name"])
-    if rows:
-        rule = f"none of its {len(rows)} checkpoints can be resumed: the training service lacks what they name, or cannot read it"
-        advice = "train under another run name, or bring the service's checkpoints back"
+        passed_over.append(PassedOver(row["name"], reason))
+    if passed_over:
+        newest = passed_over[0]
+        rule = f"none of its {len(rows)} checkpoints can be resumed; the newest, {newest.name}: {newest.reason}"
+        advice = "train under another run name, or bring back what the checkpoints name"
         raise ConfigError(Problem(rule, file=str(policy_file(run_dir, MAIN)), advice=advice))
     return StartPoint(rows_digest=fresh_digest)
 
