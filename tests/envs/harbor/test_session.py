@@ -18,6 +18,7 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.service import HarborService
 from platoon.envs.harbor.session import HarborSession
 from platoon.errors import ConfigError, EnvSetupError
+from platoon.sandbox.labels import LIVE
 from platoon.sandbox.process import ProcessProvider, killing
 
 pytestmark = pytest.mark.process
@@ -545,7 +546,7 @@ def test_a_rollout_cancelled_at_any_moment_leaves_nothing(dataset: Path):
         began = asyncio.get_running_loop().time()
         await rollout()
         whole_s = asyncio.get_running_loop().time() - began
-        descriptors = open_descriptors()
+        descriptors, registered = open_descriptors(), LIVE.live()
         for part in range(16):
             task = asyncio.create_task(rollout())
             await asyncio.sleep(whole_s * part / 16)
@@ -553,7 +554,8 @@ def test_a_rollout_cancelled_at_any_moment_leaves_nothing(dataset: Path):
             with suppress(asyncio.CancelledError):
                 await task
             await until(lambda: not sandboxes(dataset))
-        # What was cancelled last may still close its pipes. A start cut short may stay registered, so that a reap looks again.
+        await until(lambda: LIVE.live() == registered)
+        # What was cancelled last may still close its pipes.
         await until(lambda: open_descriptors() <= descriptors)
 
     asyncio.run(main())
