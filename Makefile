@@ -60,7 +60,7 @@ format: setup
 	snakefmt workflow/Snakefile rules
 
 bench: setup
-	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.run $(BENCH)
 
 fuzz: setup
 	$(BIN)/python native/fuzz/run.py

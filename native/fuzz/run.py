@@ -2,7 +2,7 @@
 
 FUZZ_SECONDS (60) is the time a target gets, FUZZ_JOBS (the usable cores) how many run at once. Needs cargo and a C++ compiler; a
 stable toolchain will do, since RUSTC_BOOTSTRAP opens its sanitizer. Prints executions a target. A finding ends with exit 1 and the
-place of the input, kept below `artifacts/`; new corpus entries are thrown away unless FUZZ_CORPUS names a directory to keep them in.
+place of the input, kept below `artifacts/`. New corpus entries are thrown away unless FUZZ_CORPUS names a place to keep them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def run(program: Path, seconds: int) -> Outcome:
         places = [str(found), str(HERE / "corpus" / program.name)]
         command = [str(program), f"-max_total_time={seconds}", *LIMITS, f"-artifact_prefix={artifacts}/", *places]
         # A target that makes files makes them in memory where it can.
-        temporary = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()  # noqa: S108  because only fuzzing writes there
+        temporary = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
         try:
             ended = subprocess.run(
                 command,
