@@ -1,8 +1,8 @@
 """Runs every benchmark: `python -m bench.run [--small] [NAME...]`.
 
-A full run of every file writes bench/results/latest.json (a list of rows) and docs/reference/benchmarks.md. `--small` takes about a
-minute, writes nothing, and fails where a ratio is beyond its limit times a slack in each of some attempts. Exit 1 where a limit does
-not hold.
+A full run of every file writes bench/results/latest.json (a list of rows) and docs/reference/benchmarks.md. `--small` takes a
+minute, writes nothing, and fails where a ratio is beyond its limit times a slack in each of some attempts. Exit 1 where a limit
+does not hold.
 """
 
 from __future__ import annotations
