@@ -1,5 +1,6 @@
 """The compiled core: buffers in and out. Use it through `platoon.artifacts.digests` and `platoon.rows`."""
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Final, final
 
@@ -13,6 +14,7 @@ __all__ = [
     "ERROR",
     "MESSAGE",
     "NO_CALL",
+    "OWNERS_RULE",
     "DataError",
     "Merger",
     "ShapeError",
@@ -27,6 +29,7 @@ __all__ = [
     "discount_weights",
     "hashed_files",
     "is_ignored",
+    "layer_owners",
     "level_weights",
     "row_totals",
     "scale_rows",
@@ -42,6 +45,7 @@ MESSAGE: Final[int]
 NO_CALL: Final[int]
 CONTENT_HASH_RULE: Final[str]
 BLOCK_RULE: Final[str]
+OWNERS_RULE: Final[str]
 
 class DataError(ValueError): ...
 class ShapeError(ValueError): ...
@@ -52,6 +56,9 @@ def sha256_file(path: str | PathLike[str]) -> tuple[str, int]: ...
 def content_hash(task_dir: str | PathLike[str]) -> str: ...
 def hashed_files(task_dir: str | PathLike[str]) -> list[tuple[str, str, int]]: ...
 def is_ignored(text: str, path: str) -> bool: ...
+def layer_owners(
+    layers: Sequence[tuple[str | PathLike[str], str | None, int | None, str | None, str | None]],
+) -> tuple[bytes, int, int]: ...
 def check_block(block: object, policy_count: int, role_count: int) -> None: ...
 def block_digest(block: object, policies: list[str], roles: list[str]) -> str: ...
 def stale_rows(

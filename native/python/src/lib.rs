@@ -8,6 +8,7 @@ mod arrays;
 mod errors;
 mod files;
 mod kernels;
+mod layers;
 mod merger;
 
 use pyo3::prelude::*;
@@ -28,6 +29,8 @@ mod _native {
         scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
+    use super::layers::layer_owners;
+    #[pymodule_export]
     use super::merger::Merger;
 
     #[pymodule_export]
@@ -42,6 +45,8 @@ mod _native {
     const CONTENT_HASH_RULE: &str = platoon_digest::CONTENT_HASH_RULE;
     #[pymodule_export]
     const BLOCK_RULE: &str = platoon_rows::BLOCK_RULE;
+    #[pymodule_export]
+    const OWNERS_RULE: &str = platoon_layers::OWNERS_RULE;
 
     /// How the module was built: version, target, optimisation, the rules it implements.
     #[pyfunction]
@@ -52,6 +57,7 @@ mod _native {
         info.set_item("optimised", !cfg!(debug_assertions))?;
         info.set_item("content_hash_rule", CONTENT_HASH_RULE)?;
         info.set_item("block_rule", BLOCK_RULE)?;
+        info.set_item("owners_rule", OWNERS_RULE)?;
         Ok(info)
     }
 }
