@@ -13,7 +13,7 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
-from platoon.train.config_defs.values import AtLeastOne, Count, Finite, PositiveSeconds
+from platoon.train.config_defs.values import AtLeastOne, Concurrency, Count, Finite, PositiveSeconds
 
 SAMPLE_TIMEOUT_S = 600.0
 
@@ -22,7 +22,7 @@ class EvalWorkflow(ConfigModel):
     """How the tasks are played. count_timeout_as_failure: a timed-out rollout is a valid one that failed; else it is errored."""
 
     num_rollouts_per_task: AtLeastOne = 1
-    num_concurrent_workers: AtLeastOne = 32
+    num_concurrent_workers: Concurrency = 32
     success_threshold: Finite = 1.0
     count_timeout_as_failure: bool = False
     rollout_config: RolloutLayer = RolloutLayer()

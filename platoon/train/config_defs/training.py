@@ -9,7 +9,15 @@ from pydantic import Field
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only, Removed
 from platoon.train.config_defs.rollout import WorkflowConfig
-from platoon.train.config_defs.values import AtLeastOne, AtLeastZero, Count, Fraction, PositiveSeconds
+from platoon.train.config_defs.values import (
+    AtLeastOne,
+    AtLeastZero,
+    Concurrency,
+    Count,
+    DirectoryName,
+    Fraction,
+    PositiveSeconds,
+)
 
 LOSSES = ("cispo", "ppo", "importance_sampling", "dro", "gspo")
 ZERO_PRESERVING_LOSSES = ("cispo", "ppo", "importance_sampling")
@@ -59,7 +67,7 @@ class TrainConfig(ConfigModel):
     loss_fn_config: dict[str, float] = Field(default_factory=default_loss_config)
     lora_rank: AtLeastOne = 32
     workflow_config: WorkflowConfig = WorkflowConfig()
-    max_concurrent_rollouts: AtLeastOne | None = None
+    max_concurrent_rollouts: Concurrency | None = None
     permit_release: Literal["rollout", "group"] = "rollout"
     task_sampler: Literal["auto", "weighted", "uniform"] = "auto"
     forward_backward_timeout_seconds: PositiveSeconds = 5400.0
@@ -99,8 +107,8 @@ class CheckpointConfig(ConfigModel):
 class StatsConfig(ConfigModel):
     """Names of the run below `log_path`."""
 
-    experiment_name: Annotated[str, Field(min_length=1)] | None = None
-    trial_name: Annotated[str, Field(min_length=1)] = "run"
+    experiment_name: DirectoryName | None = None
+    trial_name: DirectoryName = "run"
     wandb: Annotated[Any, Only(None, "metrics are in metrics.jsonl of the run directory"), OMIT] = None
 
 
