@@ -41,10 +41,12 @@ LOSS = LossSettings("cross_entropy", {})
 
 
 class SftOptions(ConfigModel):
-    """`trainer_options` of sft. data: JSON-lines files. max_length: tokens of a conversation, cut from the right."""
+    """`trainer_options` of sft."""
 
     data: str | list[str] = Field(min_length=1)
+    """one or several files of conversations, a JSON object with `messages` a line"""
     max_length: int | None = Field(default=None, ge=2)
+    """tokens a conversation is cut to, from the right; unset, none is"""
 
     @property
     def paths(self) -> list[str]:
