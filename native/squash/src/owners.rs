@@ -120,6 +120,8 @@ impl Walk<'_> {
     /// Reads and reports one entry. `path` ends, before it, in the name of the entry that came last.
     fn step(&mut self, frame: &mut Frame, visit: &mut impl FnMut(&[u8], u32, u32)) -> Result<Step, SquashError> {
         let Some(entry) = self.directories.next(&mut frame.cursor, &mut self.inodes)? else {
+            // What is left is this directory's own name, which the next one is compared with.
+            self.path.truncate(frame.path_length);
             return Ok(Step::End);
         };
         let (kind, position) = (entry.kind, entry.inode);

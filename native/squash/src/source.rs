@@ -20,7 +20,7 @@ impl ReadAt for File {
     }
 }
 
-impl ReadAt for [u8] {
+impl ReadAt for &[u8] {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let part = start.checked_add(buffer.len()).and_then(|end| self.get(start..end));
