@@ -88,11 +88,12 @@ impl<'a> Directories<'a> {
     fn read_header(&mut self, cursor: &mut Cursor, inodes: &mut Table) -> Result<(), SquashError> {
         let at = cursor.position;
         self.spend(cursor, HEADER_BYTES, "a header")?;
+        let raw = self.table.take(&mut cursor.position, HEADER_BYTES as usize, "a header")?;
+        let (count, block) = (u64::from(u32_at(raw, 0)) + 1, u32_at(raw, 4));
+        // After the header is read: it may end in a block that was not walked before.
         if self.listed_bytes > self.table.walked_bytes() {
             return Err(self.table.damaged_at(at, Fault::Overlap));
         }
-        let raw = self.table.take(&mut cursor.position, HEADER_BYTES as usize, "a header")?;
-        let (count, block) = (u64::from(u32_at(raw, 0)) + 1, u32_at(raw, 4));
         if count > GROUP_ENTRIES.into() {
             let rule = "one header is followed by at most 256";
             return Err(self.table.damaged_at(at, Fault::Value { field: "the number of entries", got: count, rule }));

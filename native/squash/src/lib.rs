@@ -27,13 +27,13 @@ mod metadata;
 mod oci_sif;
 mod owners;
 pub mod sif;
+mod slots;
 mod source;
 mod superblock;
-mod tables;
+mod window;
 
 pub use error::{Fault, SquashError};
 pub use image::root_file_system;
 pub use oci_sif::{oci, Layer, OciImage, SQUASHFS_LAYER};
 pub use owners::{owners, visit_owners, Limits, Owner};
 pub use source::{ImageFile, ReadAt, Source};
-pub use tables::{table_sizes, TableSizes};

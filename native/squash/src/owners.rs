@@ -28,11 +28,19 @@ pub struct Limits {
     pub entries: u64,
     /// Bytes of all reported paths together.
     pub reported_bytes: u64,
+    /// Unpacked blocks of 8 KiB that are held of a table; those of a larger one are unpacked again when they are asked for again.
+    pub cached_blocks: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: 1024, path_bytes: 65_535, entries: 1 << 24, reported_bytes: 1 << 29 }
+        Self {
+            depth: 1024,
+            path_bytes: 65_535,
+            entries: 1 << 24,
+            reported_bytes: 1 << 29,
+            cached_blocks: CACHED_BLOCKS,
+        }
     }
 }
 
@@ -58,7 +66,7 @@ pub fn visit_owners(
 ) -> Result<(), SquashError> {
     let superblock = Superblock::read(image)?;
     let ids = Ids::read(image, &superblock)?;
-    let table = |name, range| Table::new(name, *image, range, superblock.compressor, CACHED_BLOCKS);
+    let table = |name, range| Table::new(name, *image, range, superblock.compressor, limits.cached_blocks);
     let inodes = table("inode table", (superblock.inode_table, superblock.directory_table))?;
     let directories = table("directory table", (superblock.directory_table, ids.first_block))?;
     let mut walk = Walk {

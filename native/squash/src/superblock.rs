@@ -47,8 +47,6 @@ pub(crate) struct Superblock {
     pub(crate) inode_table: u64,
     pub(crate) directory_table: u64,
     pub(crate) bytes_used: u64,
-    /// Where the lists of fragment and export blocks stand, all ones without any.
-    lists: [u64; 2],
 }
 
 impl Superblock {
@@ -67,7 +65,6 @@ impl Superblock {
             inode_table: u64_at(&raw, 64),
             directory_table: u64_at(&raw, 72),
             bytes_used: u64_at(&raw, 40),
-            lists: [u64_at(&raw, 80), u64_at(&raw, 88)],
         };
         image.part("bytes used", 0, superblock.bytes_used)?;
         superblock.check(u32_at(&raw, 4)).map_err(|(byte, fault)| SquashError::Damaged {
@@ -77,24 +74,6 @@ impl Superblock {
             fault,
         })?;
         Ok(superblock)
-    }
-
-    /// Where the directory table ends: at the first block of whatever table comes next, the id table's at the latest.
-    pub(crate) fn first_after_directories(&self, image: &Source, first_id_block: u64) -> Result<u64, SquashError> {
-        let mut end = first_id_block;
-        for list in self.lists {
-            if (self.directory_table..self.id_table).contains(&list) {
-                let mut raw = [0; 8];
-                image.read(PART, list, &mut raw)?;
-                let first_block = u64_at(&raw, 0);
-                // A list without blocks stands where its first block would.
-                end = end.min(list);
-                if first_block >= self.directory_table {
-                    end = end.min(first_block);
-                }
-            }
-        }
-        Ok(end)
     }
 
     /// The first rule that is broken, and the byte of the field that breaks it.

@@ -103,14 +103,6 @@ fn an_image_at_an_offset_and_bytes_after_it() {
 }
 
 #[test]
-fn sizes_of_the_tables() {
-    let mut image = Image::default();
-    let root = image.basic_directory(1, &[]);
-    let sizes = support::with_source(&image.finish(root), platoon_squash::table_sizes).expect("reads");
-    assert_eq!((sizes.inode_bytes, sizes.directory_bytes), (32, 0));
-}
-
-#[test]
 fn a_name_below_the_slash_after_a_directory_of_its_start() {
     let mut image = Image::default();
     let file = image.inode(2, 1, 1);

@@ -244,7 +244,10 @@ fn limits() {
     let bytes = image.finish(inside);
     let all = Limits::default();
     assert_eq!(count(&bytes, &all).expect("within"), 6);
-    assert_eq!(count(&bytes, &Limits { depth: 6, path_bytes: 25, entries: 5, reported_bytes: 75 }).expect("within"), 6);
+    assert_eq!(
+        count(&bytes, &Limits { depth: 6, path_bytes: 25, entries: 5, reported_bytes: 75, ..all }).expect("within"),
+        6
+    );
     for (limits, what) in [
         (Limits { depth: 5, ..all }, "more than 5 directories inside each other"),
         (Limits { path_bytes: 24, ..all }, "more than 24 bytes in one path"),
@@ -267,4 +270,28 @@ fn the_id_table() {
     }
     let more = with_field(26, 4u16.to_le_bytes());
     assert_eq!(fault(&more), Fault::Cut { what: "id table", of: "the ids" });
+}
+
+#[test]
+fn few_held_blocks_give_the_same_owners_or_are_refused() {
+    let mut image = Image { ids: (0..=60_000).collect(), ..Image::default() };
+    let names: Vec<String> = (0..2000).map(|index| format!("{index:05}")).collect();
+    let inodes: Vec<_> = (0..2000).map(|index| image.inode(9, index + 1, 0)).collect();
+    // In order, every block comes up once; from both ends in turn, each entry asks for another block.
+    let entry = |index: usize, inode: usize| (names[index].as_bytes(), 2, inodes[inode]);
+    let in_order: Vec<_> = (0..2000).map(|index| entry(index, index)).collect();
+    let in_turn: Vec<_> =
+        (0..2000).map(|index| entry(index, if index % 2 == 0 { index } else { 1999 - index })).collect();
+    for (entries, fits_one) in [(in_order, true), (in_turn, false)] {
+        let mut image = image.clone();
+        let root = image.directory(0, &entries);
+        let bytes = image.finish(root);
+        let all = Limits::default();
+        assert_eq!(count(&bytes, &all).expect("reads"), 2000);
+        assert_eq!(count(&bytes, &Limits { cached_blocks: 2, ..all }).expect("reads"), 2000);
+        match count(&bytes, &Limits { cached_blocks: 1, ..all }) {
+            Ok(count) => assert!(fits_one && count == 2000),
+            Err(error) => assert!(!fits_one && error.to_string().contains("references jump to and fro"), "{error}"),
+        }
+    }
 }
