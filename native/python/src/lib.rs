@@ -9,6 +9,7 @@ mod errors;
 mod files;
 mod kernels;
 mod merger;
+mod squash;
 
 use pyo3::prelude::*;
 
@@ -29,6 +30,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::merger::Merger;
+    #[pymodule_export]
+    use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
 
     #[pymodule_export]
     const ACTION: u8 = platoon_rows::ACTION;
