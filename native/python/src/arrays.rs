@@ -1,10 +1,14 @@
 //! Typed arrays in and out, and the one helper that releases the interpreter lock.
 
 use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1};
-use platoon_rows::Block;
+use platoon_rows::{Block, OwnedBlock, Side};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::errors::{DataError, ShapeError};
+
+pub(crate) type Array<'py, T> = Bound<'py, PyArray1<T>>;
+pub(crate) type Input<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// Below this many bytes of input, releasing the lock costs more than it gives.
 const DETACH_ABOVE_BYTES: usize = 256 * 1024;
@@ -51,6 +55,36 @@ pub(crate) fn give<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAr
     PyArray1::from_vec(py, values)
 }
 
+/// The columns of a block by name.
+pub(crate) fn give_block(py: Python<'_>, block: OwnedBlock) -> PyResult<Bound<'_, PyDict>> {
+    let (item_bytes, item_offsets) = block.items.into_columns();
+    let columns = PyDict::new(py);
+    columns.set_item("tokens", give(py, block.tokens))?;
+    columns.set_item("logprobs", give(py, block.logprobs))?;
+    columns.set_item("flags", give(py, block.flags))?;
+    columns.set_item("call", give(py, block.call))?;
+    columns.set_item("offsets", give(py, block.offsets))?;
+    columns.set_item("call_policy", give(py, block.call_policy))?;
+    columns.set_item("call_version", give(py, block.call_version))?;
+    columns.set_item("call_routing", give(py, block.call_routing))?;
+    columns.set_item("row_member", give(py, block.row_member))?;
+    columns.set_item("row_trajectory", give(py, block.row_trajectory))?;
+    columns.set_item("row_policy", give(py, block.row_policy))?;
+    columns.set_item("row_role", give(py, block.row_role))?;
+    columns.set_item("row_depth", give(py, block.row_depth))?;
+    columns.set_item("row_start", give(py, block.row_start))?;
+    columns.set_item("row_reward", give(py, block.row_reward))?;
+    columns.set_item("row_version", give(py, block.row_version))?;
+    columns.set_item("side_row", give(py, block.side_row))?;
+    columns.set_item("side_at", give(py, block.side_at))?;
+    columns.set_item("side_length", give(py, block.side_length))?;
+    columns.set_item("side_name", give(py, block.side_name))?;
+    columns.set_item("side_item", give(py, block.side_item))?;
+    columns.set_item("item_offsets", give(py, item_offsets))?;
+    columns.set_item("item_bytes", give(py, item_bytes))?;
+    Ok(columns)
+}
+
 /// The columns of a row block, read from the attributes of the same names.
 pub(crate) struct BlockColumns<'py> {
     tokens: Column<'py, u32>,
@@ -69,6 +103,13 @@ pub(crate) struct BlockColumns<'py> {
     row_start: Column<'py, u8>,
     row_reward: Column<'py, f64>,
     row_version: Column<'py, i64>,
+    side_row: Column<'py, u32>,
+    side_at: Column<'py, u32>,
+    side_length: Column<'py, u32>,
+    side_name: Column<'py, u16>,
+    side_item: Column<'py, u32>,
+    item_offsets: Column<'py, i64>,
+    item_bytes: Column<'py, u8>,
 }
 
 impl<'py> BlockColumns<'py> {
@@ -93,6 +134,13 @@ impl<'py> BlockColumns<'py> {
             row_start: column(block, "row_start")?,
             row_reward: column(block, "row_reward")?,
             row_version: column(block, "row_version")?,
+            side_row: column(block, "side_row")?,
+            side_at: column(block, "side_at")?,
+            side_length: column(block, "side_length")?,
+            side_name: column(block, "side_name")?,
+            side_item: column(block, "side_item")?,
+            item_offsets: column(block, "item_offsets")?,
+            item_bytes: column(block, "item_bytes")?,
         })
     }
 
@@ -114,6 +162,15 @@ impl<'py> BlockColumns<'py> {
             row_start: self.row_start.slice()?,
             row_reward: self.row_reward.slice()?,
             row_version: self.row_version.slice()?,
+            side: Side {
+                row: self.side_row.slice()?,
+                at: self.side_at.slice()?,
+                length: self.side_length.slice()?,
+                name: self.side_name.slice()?,
+                item: self.side_item.slice()?,
+                item_offsets: self.item_offsets.slice()?,
+                item_bytes: self.item_bytes.slice()?,
+            },
         })
     }
 }

@@ -1,41 +1,14 @@
 //! Kernels on the columns of row blocks.
 
-use numpy::PyArray1;
 use platoon_rows::{self as core, Advantages, BaselineRule, ClipBounds, RowTotals, TrainedTokens};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, give, BlockColumns, Column};
+use crate::arrays::{detach_above, give, Array, Column, Input};
 use crate::errors::rows_error;
 
-type Array<'py, T> = Bound<'py, PyArray1<T>>;
 /// Stale rows, groups with a stale row, groups of stale rows alone, and stale rows by policy.
 type StaleArrays<'py> = (Array<'py, bool>, Array<'py, bool>, Array<'py, bool>, Array<'py, u64>);
-type Input<'a, 'py> = &'a Bound<'py, PyAny>;
-
-/// Checks every rule of a block.
-#[pyfunction]
-pub(crate) fn check_block(py: Python<'_>, block: Input, policy_count: usize, role_count: usize) -> PyResult<()> {
-    let columns = BlockColumns::read(block)?;
-    let view = columns.view()?;
-    detach_above(py, size_of_val(view.tokens), || view.check(policy_count, role_count)).map_err(rows_error)
-}
-
-/// SHA-256 of a checked block, lower-case hex.
-#[pyfunction]
-pub(crate) fn block_digest(
-    py: Python<'_>,
-    block: Input,
-    policies: Vec<String>,
-    roles: Vec<String>,
-) -> PyResult<String> {
-    let columns = BlockColumns::read(block)?;
-    let view = columns.view()?;
-    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
-    let digest = detach_above(py, size_of_val(view.tokens), || core::block_digest(&view, &policies, &roles));
-    Ok(platoon_digest::hex(&digest))
-}
 
 /// Rows too old for their policy's bound; a bound of None never is.
 #[pyfunction]
