@@ -71,11 +71,12 @@ def train(  # noqa: PLR0917  because click passes options by name
     with Console(log_file=log_file) as console:
         console.progress("reading", str(config))
         place = load_site(site)
-        directory = _run_directory(config, overrides, name, run_dir, place)
+        directory, runs = _run_directory(config, overrides, name, run_dir, place)
         found = _inputs(config, overrides, inputs, place, console)
         request = TrainRequest(
             run=name or directory.name,
             run_dir=directory,
+            state_dir=place.state_dir(runs),
             inputs=found,
             receipt=receipt,
             parent=parent,
@@ -110,13 +111,18 @@ def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site:
     return TrainInputs(model, config.parent, found.digests, identity, found.chat, entries)
 
 
-def _run_directory(config: Path, overrides: tuple[str, ...], name: str | None, run_dir: Path | None, site: Site) -> Path:
-    """`--run-dir`; else the name below the site's runs; else the names that `stats:` gives, below `log_path` or the site's runs."""
+def _run_directory(
+    config: Path, overrides: tuple[str, ...], name: str | None, run_dir: Path | None, site: Site
+) -> tuple[Path, Path]:
+    """The directory of the run and the root it lies below, its parent where the run was given a directory of its own.
+
+    `--run-dir`; else the name below the site's runs; else the names that `stats:` gives, below `log_path` or the site's runs.
+    """
     from platoon.config.load import load
     from platoon.errors import ConfigError, Problem
 
     if run_dir is not None:
-        return run_dir.absolute()
+        return run_dir.absolute(), run_dir.absolute().parent
     values = load(config, overrides).values
     log_path = values.get("log_path")
     named = Path(log_path) if isinstance(log_path, str) else None
@@ -125,4 +131,5 @@ def _run_directory(config: Path, overrides: tuple[str, ...], name: str | None, r
         advice = "set runs: in the site file, log_path: here, or give --run-dir"
         raise ConfigError(Problem("nothing says where runs go", key="log_path", file=str(config), advice=advice))
     stats = values.get("stats") or {}
-    return (root / (name or f"{stats.get('experiment_name') or config.stem}/{stats.get('trial_name', 'run')}")).absolute()
+    below = name or f"{stats.get('experiment_name') or config.stem}/{stats.get('trial_name', 'run')}"
+    return (root / below).absolute(), root.absolute()

@@ -16,9 +16,8 @@ from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.plan import provider_problems
 from platoon.pipeline.recipe import Recipe, read_recipe
-from platoon.pipeline.resolve import ResolvedConfig, resolve
+from platoon.pipeline.resolve import ResolvedConfig, try_resolve
 from platoon.site import Site
 from platoon.train.config_defs.run import RunConfig
 
@@ -82,8 +81,10 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     """The kind of a configuration that is whole. Raises ConfigError."""
     if isinstance(kind := kind_of(load(path).values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
-    resolved = resolve(path, site)
-    if found := [*provider_problems(resolved, str(path)), *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
+    resolved, problems = try_resolve(path, site)
+    if resolved is None:
+        raise ConfigError(problems)
+    if found := [*problems, *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -44,11 +44,13 @@ class TrainRequest:
     """One `platoon train`. run: the run's name. receipt: where to write it. parent: receipt of the run whose weights it starts
     from.
 
+    state_dir: where embedded services keep checkpoints, shared by runs and evaluations.
     budget_started_at: on `time.monotonic`, when the time budget began to count.
     """
 
     run: str
     run_dir: Path
+    state_dir: Path
     inputs: TrainInputs
     receipt: Path | None = None
     parent: Path | None = None
@@ -104,7 +106,7 @@ async def _start(
     console.progress("starting", f"run {request.run}", "the training service")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
-        services = await stack.enter_async_context(run_services(config, specs, request.run_dir.parent, request.run_dir / "logs"))
+        services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))
         settings = _settings(request, specs, trainer, identity=identity, addresses=services.addresses)
         factory = make_factory()
         run = TrainerRun(settings, trainer, factory, console, services=services.died)

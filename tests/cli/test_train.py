@@ -30,13 +30,26 @@ def test_where_a_run_lies(tmp_path: Path) -> None:
     config = tmp_path / "rl.yaml"
     config.write_text("train: {}\n")
     site, bare = Site(cache=tmp_path, runs=tmp_path / "runs"), Site(cache=tmp_path)
-    assert _run_directory(config, (), "main", None, site) == tmp_path / "runs" / "main"
-    assert _run_directory(config, (), "main", tmp_path / "own", site) == tmp_path / "own"
-    assert _run_directory(config, (), None, None, site) == tmp_path / "runs" / "rl" / "run"
+    assert _run_directory(config, (), "main", None, site) == (tmp_path / "runs" / "main", tmp_path / "runs")
+    assert _run_directory(config, (), "main", tmp_path / "own", site) == (tmp_path / "own", tmp_path)
+    assert _run_directory(config, (), None, None, site) == (tmp_path / "runs" / "rl" / "run", tmp_path / "runs")
     named = (f"log_path={tmp_path}/logs", "stats.trial_name=7th")
-    assert _run_directory(config, named, None, None, site) == tmp_path / "logs" / "rl" / "7th"
+    assert _run_directory(config, named, None, None, site) == (tmp_path / "logs" / "rl" / "7th", tmp_path / "logs")
     with pytest.raises(ConfigError, match="log_path: nothing says where runs go"):
         _run_directory(config, (), "main", None, bare)
+
+
+def test_runs_of_any_name_share_the_checkpoints_that_evaluations_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "rl.yaml"
+    config.write_text("train: {}\n")
+    site = Site(cache=tmp_path, runs=tmp_path / "runs")
+    for name, run_dir in (("main", None), (None, None), (None, tmp_path / "elsewhere" / "own")):
+        _, runs = _run_directory(config, (), name, run_dir, site)
+        assert site.state_dir(runs) == site.state_dir() == tmp_path / "runs" / ".tinker"
+    bare = Site(cache=tmp_path)
+    _, runs = _run_directory(config, ("log_path=runs",), None, None, bare)
+    assert bare.state_dir(runs) == bare.state_dir() == tmp_path / "runs" / ".tinker"
 
 
 def test_a_faulty_configuration_exits_78_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

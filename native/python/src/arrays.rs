@@ -55,31 +55,66 @@ pub(crate) fn give<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAr
     PyArray1::from_vec(py, values)
 }
 
+/// `slices!(a, b)` turns the arguments `a` and `b` into the slices they lend, named in errors as they are here.
+macro_rules! slices {
+    ($($name:ident),+) => {
+        $(
+            let $name = $crate::arrays::Column::read(stringify!($name), $name)?;
+            let $name = $name.slice()?;
+        )+
+    };
+}
+pub(crate) use slices;
+
+/// A dict of a struct's fields by their names.
+macro_rules! dict_of {
+    ($py:expr, $from:ident, $($name:ident),+) => {{
+        let made = pyo3::types::PyDict::new($py);
+        $(made.set_item(stringify!($name), $from.$name)?;)+
+        Ok(made)
+    }};
+}
+pub(crate) use dict_of;
+
+/// A dict of a struct's vectors by their names, each handed over as `give` does.
+macro_rules! dict_of_arrays {
+    ($py:expr, $from:ident, $($name:ident),+) => {{
+        let made = pyo3::types::PyDict::new($py);
+        $(made.set_item(stringify!($name), $crate::arrays::give($py, $from.$name))?;)+
+        Ok(made)
+    }};
+}
+pub(crate) use dict_of_arrays;
+
 /// The columns of a block by name.
 pub(crate) fn give_block(py: Python<'_>, block: OwnedBlock) -> PyResult<Bound<'_, PyDict>> {
     let (item_bytes, item_offsets) = block.items.into_columns();
-    let columns = PyDict::new(py);
-    columns.set_item("tokens", give(py, block.tokens))?;
-    columns.set_item("logprobs", give(py, block.logprobs))?;
-    columns.set_item("flags", give(py, block.flags))?;
-    columns.set_item("call", give(py, block.call))?;
-    columns.set_item("offsets", give(py, block.offsets))?;
-    columns.set_item("call_policy", give(py, block.call_policy))?;
-    columns.set_item("call_version", give(py, block.call_version))?;
-    columns.set_item("call_routing", give(py, block.call_routing))?;
-    columns.set_item("row_member", give(py, block.row_member))?;
-    columns.set_item("row_trajectory", give(py, block.row_trajectory))?;
-    columns.set_item("row_policy", give(py, block.row_policy))?;
-    columns.set_item("row_role", give(py, block.row_role))?;
-    columns.set_item("row_depth", give(py, block.row_depth))?;
-    columns.set_item("row_start", give(py, block.row_start))?;
-    columns.set_item("row_reward", give(py, block.row_reward))?;
-    columns.set_item("row_version", give(py, block.row_version))?;
-    columns.set_item("side_row", give(py, block.side_row))?;
-    columns.set_item("side_at", give(py, block.side_at))?;
-    columns.set_item("side_length", give(py, block.side_length))?;
-    columns.set_item("side_name", give(py, block.side_name))?;
-    columns.set_item("side_item", give(py, block.side_item))?;
+    let columns: PyResult<Bound<'_, PyDict>> = dict_of_arrays!(
+        py,
+        block,
+        tokens,
+        logprobs,
+        flags,
+        call,
+        offsets,
+        call_policy,
+        call_version,
+        call_routing,
+        row_member,
+        row_trajectory,
+        row_policy,
+        row_role,
+        row_depth,
+        row_start,
+        row_reward,
+        row_version,
+        side_row,
+        side_at,
+        side_length,
+        side_name,
+        side_item
+    );
+    let columns = columns?;
     columns.set_item("item_offsets", give(py, item_offsets))?;
     columns.set_item("item_bytes", give(py, item_bytes))?;
     Ok(columns)

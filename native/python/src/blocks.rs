@@ -4,7 +4,7 @@ use platoon_rows::{self as core, Block, NameCounts, NameMaps, Names, StoredColum
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, give, give_block, Array, BlockColumns, Column, Input};
+use crate::arrays::{detach_above, dict_of_arrays, give, give_block, slices, Array, BlockColumns, Input};
 use crate::errors::rows_error;
 
 /// Tokens, logprobs, flags and calls.
@@ -53,17 +53,19 @@ pub(crate) fn to_stored<'py>(py: Python<'py>, block: Input<'_, 'py>) -> PyResult
     let columns = BlockColumns::read(block)?;
     let view = columns.view()?;
     let stored = detach_above(py, size_of_val(view.tokens), || core::to_stored(&view)).map_err(rows_error)?;
-    let result = PyDict::new(py);
-    result.set_item("token_low", give(py, stored.token_low))?;
-    result.set_item("token_middle", give(py, stored.token_middle))?;
-    result.set_item("token_high", give(py, stored.token_high))?;
-    result.set_item("logprob_low", give(py, stored.logprob_low))?;
-    result.set_item("logprob_high", give(py, stored.logprob_high))?;
-    result.set_item("span_start", give(py, stored.spans.start))?;
-    result.set_item("span_end", give(py, stored.spans.end))?;
-    result.set_item("span_call", give(py, stored.spans.call))?;
-    result.set_item("span_flags", give(py, stored.spans.flags))?;
-    Ok(result)
+    dict_of_arrays!(
+        py,
+        stored,
+        token_low,
+        token_middle,
+        token_high,
+        logprob_low,
+        logprob_high,
+        span_start,
+        span_end,
+        span_call,
+        span_flags
+    )
 }
 
 /// The token columns that were stored: tokens, logprobs, flags, call.
@@ -81,23 +83,27 @@ pub(crate) fn from_stored<'py>(
     span_call: Input<'_, 'py>,
     span_flags: Input<'_, 'py>,
 ) -> PyResult<TokenArrays<'py>> {
-    let token_low = Column::read("token_low", token_low)?;
-    let (token_middle, token_high) =
-        (Column::read("token_middle", token_middle)?, Column::read("token_high", token_high)?);
-    let (logprob_low, logprob_high) =
-        (Column::read("logprob_low", logprob_low)?, Column::read("logprob_high", logprob_high)?);
-    let (span_start, span_end) = (Column::read("span_start", span_start)?, Column::read("span_end", span_end)?);
-    let (span_call, span_flags) = (Column::read("span_call", span_call)?, Column::read("span_flags", span_flags)?);
+    slices!(
+        token_low,
+        token_middle,
+        token_high,
+        logprob_low,
+        logprob_high,
+        span_start,
+        span_end,
+        span_call,
+        span_flags
+    );
     let stored = StoredColumns {
-        token_low: token_low.slice()?,
-        token_middle: token_middle.slice()?,
-        token_high: token_high.slice()?,
-        logprob_low: logprob_low.slice()?,
-        logprob_high: logprob_high.slice()?,
-        span_start: span_start.slice()?,
-        span_end: span_end.slice()?,
-        span_call: span_call.slice()?,
-        span_flags: span_flags.slice()?,
+        token_low,
+        token_middle,
+        token_high,
+        logprob_low,
+        logprob_high,
+        span_start,
+        span_end,
+        span_call,
+        span_flags,
     };
     let columns = detach_above(py, size_of_val(stored.token_low), || core::from_stored(stored)).map_err(rows_error)?;
     let (tokens, logprobs) = (give(py, columns.tokens), give(py, columns.logprobs));
@@ -112,8 +118,8 @@ pub(crate) fn select_rows<'py>(
     rows: Input<'_, 'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = BlockColumns::read(block)?;
-    let rows = Column::read("rows", rows)?;
-    let (view, rows) = (columns.view()?, rows.slice()?);
+    let view = columns.view()?;
+    slices!(rows);
     let chosen = detach_above(py, size_of_val(view.tokens), || core::select(&view, rows)).map_err(rows_error)?;
     give_block(py, chosen)
 }

@@ -40,4 +40,4 @@ pub use metrics::{training_metrics, ClipBounds, TrainingMetrics};
 pub use owned::OwnedBlock;
 pub use side::Side;
 pub use stale::{stale_rows, Stale};
-pub use stored::{from_stored, to_stored, Spans, Stored, StoredColumns, TokenColumns};
+pub use stored::{from_stored, to_stored, Stored, StoredColumns, TokenColumns};

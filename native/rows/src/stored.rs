@@ -50,7 +50,11 @@ pub struct Stored {
     /// Both halves of the bits of each sampled token's logprob.
     pub logprob_low: Vec<u16>,
     pub logprob_high: Vec<u16>,
-    pub spans: Spans,
+    /// The columns of `Spans`.
+    pub span_start: Vec<i64>,
+    pub span_end: Vec<i64>,
+    pub span_call: Vec<u32>,
+    pub span_flags: Vec<u8>,
 }
 
 /// Tokens cut at a time: the output of a round stays in the first cache.
@@ -67,7 +71,7 @@ pub fn to_stored(block: &Block<'_>) -> Result<Stored, RowsError> {
         token_high: Vec::with_capacity(tokens),
         logprob_low: Vec::with_capacity(sampled),
         logprob_high: Vec::with_capacity(sampled),
-        spans: Spans::default(),
+        ..Stored::default()
     };
     for round in block.tokens.chunks(ROUND) {
         stored.token_low.extend(round.iter().map(|&token| token as u16));
@@ -80,8 +84,13 @@ pub fn to_stored(block: &Block<'_>) -> Result<Stored, RowsError> {
             stored.logprob_high.extend(round.iter().map(|logprob| (logprob.to_bits() >> 16) as u16));
         }
     }
-    stored.spans = spans;
-    Ok(stored)
+    Ok(Stored {
+        span_start: spans.start,
+        span_end: spans.end,
+        span_call: spans.call,
+        span_flags: spans.flags,
+        ..stored
+    })
 }
 
 /// Borrowed columns of a stored block, of any content.
