@@ -26,11 +26,13 @@ __all__ = [
     "check_block",
     "concat_blocks",
     "content_hash",
+    "dense_keys",
     "discount_weights",
     "from_stored",
     "hashed_files",
     "is_ignored",
     "level_weights",
+    "oldest_versions",
     "row_totals",
     "scale_rows",
     "select_rows",
@@ -83,8 +85,10 @@ def stale_rows(
     current: list[int],
     bounds: list[int | None],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint64]]: ...
+def oldest_versions(call_version: NDArray[np.int64], call_offsets: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def dense_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]: ...
 def baselines(
-    keys: NDArray[np.int64], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
+    keys: Sequence[NDArray[Any]], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
 ) -> NDArray[np.float64]: ...
 def apply_advantages(
     flags: NDArray[np.uint8],

@@ -114,7 +114,7 @@ class RowBlock:
     def of_core(cls, values: dict[str, Any]) -> RowBlock:
         """The block of columns that the core made by the rules, every one of them, and of names that stand once: no check again."""
         for name in COLUMNS:
-            values[name].flags.writeable = False
+            values[name].setflags(write=False)
         block = object.__new__(cls)
         block.__dict__.update(values)
         return block

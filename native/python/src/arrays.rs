@@ -1,6 +1,6 @@
 //! Typed arrays in and out, and the one helper that releases the interpreter lock.
 
-use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1};
+use numpy::{Element, PyArray1, PyArrayMethods};
 use platoon_rows::{Block, OwnedBlock, Side};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,7 +25,7 @@ pub(crate) fn detach_above<T: Send>(py: Python<'_>, input_bytes: usize, work: im
 /// A contiguous one-dimensional array that Python lent.
 pub(crate) struct Column<'py, T: Element> {
     name: &'static str,
-    array: PyReadonlyArray1<'py, T>,
+    array: Array<'py, T>,
 }
 
 impl<'py, T: Element> Column<'py, T> {
@@ -41,12 +41,17 @@ impl<'py, T: Element> Column<'py, T> {
                 "{name}: {got} where a 1-dimensional array of {wanted} is expected"
             )));
         };
-        let array = array.try_readonly().map_err(|error| DataError::new_err(format!("{name}: {error}")))?;
-        Ok(Self { name, array })
+        Ok(Self { name, array: array.clone() })
     }
 
+    #[allow(
+        unsafe_code,
+        reason = "the numpy crate counts borrows among Rust users alone, in a table that takes longer than reading a small array"
+    )]
     pub(crate) fn slice(&self) -> PyResult<&[T]> {
-        self.array.as_slice().map_err(|_| ShapeError::new_err(format!("{}: not contiguous", self.name)))
+        // SAFETY: the array is held, and nothing here gives out a writable view of what Python lends. Python may write to an array
+        // that a kernel reads without the lock, as it may under a counted borrow: callers pass arrays that are written no more.
+        unsafe { self.array.as_slice() }.map_err(|_| ShapeError::new_err(format!("{}: not contiguous", self.name)))
     }
 }
 

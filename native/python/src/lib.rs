@@ -9,9 +9,13 @@ mod blocks;
 mod errors;
 mod files;
 mod kernels;
+mod memory;
 mod merger;
 
 use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: memory::LargePages = memory::LargePages;
 
 #[pymodule(gil_used = false)]
 mod _native {
@@ -27,8 +31,8 @@ mod _native {
     use super::files::{content_hash, hashed_files, is_ignored, sha256_file};
     #[pymodule_export]
     use super::kernels::{
-        apply_advantages, assemble, baselines, discount_weights, level_weights, row_totals, scale_rows, stale_rows,
-        surviving_starts, training_metrics,
+        apply_advantages, assemble, baselines, dense_keys, discount_weights, level_weights, oldest_versions,
+        row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
     use super::merger::Merger;
