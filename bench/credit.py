@@ -7,53 +7,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.case import Case
+from bench.case import Case, Peer
 from platoon import _native
 from platoon.rows.credit import keyed_baselines
 
 ROWS, GROUPS, TOKENS_A_ROW = 50_000, 600, 60
 
 
-def cases() -> list[Case]:
+def cases(scale: float) -> list[Case]:
     generator = np.random.default_rng(7)
-    version = generator.integers(0, 40, ROWS)
-    policy = generator.integers(0, 3, ROWS).astype(np.uint16)
-    group = np.sort(generator.integers(0, GROUPS, ROWS)).astype(np.uint32)
+    rows = int(ROWS * scale)
+    version = generator.integers(0, 40, rows)
+    policy = generator.integers(0, 3, rows).astype(np.uint16)
+    group = np.sort(generator.integers(0, GROUPS, rows)).astype(np.uint32)
     current, bounds = [40, 39, 41], [20, None, 4]
-    key = generator.integers(0, 4 * GROUPS, ROWS)
-    reward = generator.random(ROWS)
-    is_peer = generator.random(ROWS) < 0.95
-    offsets = np.arange(ROWS + 1) * TOKENS_A_ROW
-    flags = (generator.random(ROWS * TOKENS_A_ROW) < 0.4).astype(np.uint8)
+    key = generator.integers(0, 4 * GROUPS, rows)
+    reward = generator.random(rows)
+    is_peer = generator.random(rows) < 0.95
+    offsets = np.arange(rows + 1) * TOKENS_A_ROW
+    flags = (generator.random(rows * TOKENS_A_ROW) < 0.4).astype(np.uint8)
     flags[offsets[:-1]] = 0
     return [
         Case(
             "stale mask",
-            f"{ROWS} rows, {GROUPS} groups, 3 policies",
-            "numpy (take, bincount)",
+            f"{rows} rows, {GROUPS} groups, 3 policies",
             lambda: _native.stale_rows(version, policy, group, GROUPS, current, bounds),
-            lambda: stale_with_numpy(version, policy, group, current, bounds),
-            lambda left, right: all(np.array_equal(*pair) for pair in zip(left, right, strict=True)),
-            1.0,
+            (
+                Peer(
+                    "numpy (take, bincount)",
+                    lambda: stale_with_numpy(version, policy, group, current, bounds),
+                    1.0,
+                    lambda left, right: all(np.array_equal(*pair) for pair in zip(left, right, strict=True)),
+                ),
+            ),
         ),
         Case(
             "leave-one-out on a key",
-            f"{ROWS} agents, {4 * GROUPS} keys",
-            "numpy (bincount)",
+            f"{rows} agents, {4 * GROUPS} keys",
             lambda: keyed_baselines(key, reward, is_peer, leave_one_out=True),
-            lambda: credit_with_numpy(key, reward, is_peer),
-            lambda left, right: bool(np.allclose(left, right)),
+            (
+                Peer(
+                    "numpy (bincount)",
+                    lambda: credit_with_numpy(key, reward, is_peer),
+                    same=lambda left, right: bool(np.allclose(left, right)),
+                ),
+            ),
         ),
         Case(
             "advantages to tokens",
-            f"{ROWS * TOKENS_A_ROW} tokens",
-            "numpy (repeat, where, reduceat)",
+            f"{rows * TOKENS_A_ROW} tokens",
             lambda: _native.apply_advantages(flags, offsets, reward, False, True),
-            lambda: advantages_with_numpy(flags, offsets, reward),
-            lambda left, right: (
-                np.array_equal(left["advantages_T"], right[0]) and np.array_equal(left["trained_tokens_R"], right[2])
+            (
+                Peer(
+                    "numpy (repeat, where, reduceat)",
+                    lambda: advantages_with_numpy(flags, offsets, reward),
+                    1.0,
+                    lambda left, right: (
+                        np.array_equal(left["advantages_T"], right[0]) and np.array_equal(left["trained_tokens_R"], right[2])
+                    ),
+                ),
             ),
-            1.0,
         ),
     ]
 

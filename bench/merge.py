@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.case import Case
+from bench.case import Case, Peer
 from platoon.rows.block import RowBlock
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
 
@@ -50,16 +50,15 @@ def agree(block: RowBlock, columns: tuple[NDArray[Any], ...]) -> bool:
     return all(np.array_equal(mine, theirs) for mine, theirs in zip(ours, columns, strict=True))
 
 
-def cases() -> list[Case]:
-    calls = make_calls(TURNS, TOKENS)
+def cases(scale: float) -> list[Case]:
+    tokens = int(TOKENS * scale)
+    calls = make_calls(TURNS, tokens)
     trajectory = TrajectoryCalls(0, 0, "root", 0, 1.0, calls)
     return [
         Case(
             "merge, checks included",
-            f"{TURNS} turns to {TOKENS} tokens",
-            "numpy into buffers of the final size, no checks",
+            f"{TURNS} turns to {tokens} tokens",
             lambda: build_block([trajectory], ("main",), ("root",)),
-            lambda: with_numpy(calls),
-            agree,
+            (Peer("numpy into buffers of the final size, no checks", lambda: with_numpy(calls), same=agree),),
         )
     ]

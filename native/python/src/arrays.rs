@@ -51,6 +51,37 @@ pub(crate) fn give<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAr
     PyArray1::from_vec(py, values)
 }
 
+/// `slices!(a, b)` turns the arguments `a` and `b` into the slices they lend, named in errors as they are here.
+macro_rules! slices {
+    ($($name:ident),+) => {
+        $(
+            let $name = $crate::arrays::Column::read(stringify!($name), $name)?;
+            let $name = $name.slice()?;
+        )+
+    };
+}
+pub(crate) use slices;
+
+/// A dict of a struct's fields by their names.
+macro_rules! dict_of {
+    ($py:expr, $from:ident, $($name:ident),+) => {{
+        let made = pyo3::types::PyDict::new($py);
+        $(made.set_item(stringify!($name), $from.$name)?;)+
+        Ok(made)
+    }};
+}
+pub(crate) use dict_of;
+
+/// A dict of a struct's vectors by their names, each handed over as `give` does.
+macro_rules! dict_of_arrays {
+    ($py:expr, $from:ident, $($name:ident),+) => {{
+        let made = pyo3::types::PyDict::new($py);
+        $(made.set_item(stringify!($name), $crate::arrays::give($py, $from.$name))?;)+
+        Ok(made)
+    }};
+}
+pub(crate) use dict_of_arrays;
+
 /// The columns of a row block, read from the attributes of the same names.
 pub(crate) struct BlockColumns<'py> {
     tokens: Column<'py, u32>,

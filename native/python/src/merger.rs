@@ -4,7 +4,7 @@ use platoon_rows::{Call, Merged, Merger as Core, Trajectory};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, give, Column};
+use crate::arrays::{detach_above, dict_of_arrays, slices};
 use crate::errors::rows_error;
 
 /// Builds the columns of a row block, trajectory after trajectory, call by call.
@@ -40,19 +40,8 @@ impl Merger {
         is_error: bool,
         is_message: bool,
     ) -> PyResult<()> {
-        let prompt = Column::read("prompt", prompt)?;
-        let action = Column::read("action", action)?;
-        let logprobs = Column::read("logprobs", logprobs)?;
-        let call = Call {
-            prompt: prompt.slice()?,
-            action: action.slice()?,
-            logprobs: logprobs.slice()?,
-            policy,
-            version,
-            routing,
-            is_error,
-            is_message,
-        };
+        slices!(prompt, action, logprobs);
+        let call = Call { prompt, action, logprobs, policy, version, routing, is_error, is_message };
         let core = &mut self.core;
         detach_above(py, size_of_val(call.prompt), || core.push(&call)).map_err(rows_error)
     }
@@ -60,23 +49,25 @@ impl Merger {
     /// The columns by name. The merger is empty afterwards.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let merged: Merged = std::mem::take(&mut self.core).finish();
-        let columns = PyDict::new(py);
-        columns.set_item("tokens", give(py, merged.tokens))?;
-        columns.set_item("logprobs", give(py, merged.logprobs))?;
-        columns.set_item("flags", give(py, merged.flags))?;
-        columns.set_item("call", give(py, merged.call))?;
-        columns.set_item("offsets", give(py, merged.offsets))?;
-        columns.set_item("call_policy", give(py, merged.call_policy))?;
-        columns.set_item("call_version", give(py, merged.call_version))?;
-        columns.set_item("call_routing", give(py, merged.call_routing))?;
-        columns.set_item("row_member", give(py, merged.row_member))?;
-        columns.set_item("row_trajectory", give(py, merged.row_trajectory))?;
-        columns.set_item("row_policy", give(py, merged.row_policy))?;
-        columns.set_item("row_role", give(py, merged.row_role))?;
-        columns.set_item("row_depth", give(py, merged.row_depth))?;
-        columns.set_item("row_start", give(py, merged.row_start))?;
-        columns.set_item("row_reward", give(py, merged.row_reward))?;
-        columns.set_item("row_version", give(py, merged.row_version))?;
-        Ok(columns)
+        dict_of_arrays!(
+            py,
+            merged,
+            tokens,
+            logprobs,
+            flags,
+            call,
+            offsets,
+            call_policy,
+            call_version,
+            call_routing,
+            row_member,
+            row_trajectory,
+            row_policy,
+            row_role,
+            row_depth,
+            row_start,
+            row_reward,
+            row_version
+        )
     }
 }

@@ -13,7 +13,7 @@ from typing import Protocol
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
 from platoon.train.checkpoints.kept_groups import GroupStore
-from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.dataset_order.order import total_steps
 from platoon.train.dispatch.setup import planned_steps, run_order
