@@ -1,6 +1,6 @@
 """The compiled core: buffers in and out. Use it through `platoon.artifacts.digests` and `platoon.rows`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
@@ -25,17 +25,28 @@ __all__ = [
     "block_digest",
     "build_info",
     "check_block",
+    "concat_blocks",
     "content_hash",
+    "dense_keys",
     "discount_weights",
+    "from_stored",
     "hashed_files",
+    "image_entries",
+    "image_owners",
     "is_ignored",
     "layer_owners",
     "level_weights",
+    "oci_sif",
+    "oldest_versions",
     "row_totals",
     "scale_rows",
+    "select_rows",
     "sha256_file",
+    "sif_objects",
+    "squash_entries",
     "stale_rows",
     "surviving_starts",
+    "to_stored",
     "training_metrics",
 ]
 
@@ -59,8 +70,29 @@ def is_ignored(text: str, path: str) -> bool: ...
 def layer_owners(
     layers: Sequence[tuple[str | PathLike[str], str | None, int | None, str | None, str | None]],
 ) -> tuple[bytes, int, int]: ...
-def check_block(block: object, policy_count: int, role_count: int) -> None: ...
-def block_digest(block: object, policies: list[str], roles: list[str]) -> str: ...
+def squash_entries(path: str | PathLike[str], offset: int = 0) -> dict[str, Any]: ...
+def image_entries(path: str | PathLike[str]) -> dict[str, Any]: ...
+def image_owners(path: str | PathLike[str]) -> tuple[bytes, int, int]: ...
+def sif_objects(path: str | PathLike[str]) -> list[dict[str, Any]]: ...
+def oci_sif(path: str | PathLike[str]) -> dict[str, Any]: ...
+def check_block(block: object, policy_count: int, role_count: int, side_name_count: int) -> None: ...
+def block_digest(block: object, policies: list[str], roles: list[str], side_names: list[str]) -> str: ...
+def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
+def from_stored(
+    token_low: NDArray[np.uint16],
+    token_middle: NDArray[np.uint8],
+    token_high: NDArray[np.uint8],
+    logprob_low: NDArray[np.uint16],
+    logprob_high: NDArray[np.uint16],
+    span_start: NDArray[np.int64],
+    span_end: NDArray[np.int64],
+    span_call: NDArray[np.uint32],
+    span_flags: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint8], NDArray[np.uint32]]: ...
+def select_rows(block: object, rows: NDArray[np.int64]) -> dict[str, Any]: ...
+def concat_blocks(
+    blocks: Sequence[object], policy_maps: list[list[int]], role_maps: list[list[int]], side_maps: list[list[int]]
+) -> dict[str, Any]: ...
 def stale_rows(
     row_version: NDArray[np.int64],
     row_policy: NDArray[np.uint16],
@@ -69,8 +101,10 @@ def stale_rows(
     current: list[int],
     bounds: list[int | None],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint64]]: ...
+def oldest_versions(call_version: NDArray[np.int64], call_offsets: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def dense_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]: ...
 def baselines(
-    keys: NDArray[np.int64], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
+    keys: Sequence[NDArray[Any]], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
 ) -> NDArray[np.float64]: ...
 def apply_advantages(
     flags: NDArray[np.uint8],
@@ -110,17 +144,8 @@ def training_metrics(
 
 @final
 class Merger:
-    def __new__(cls) -> Merger: ...
-    def begin(self, member: int, trajectory: int, role: int, depth: int, reward: float) -> None: ...
-    def push(
-        self,
-        prompt: NDArray[np.uint32],
-        action: NDArray[np.uint32],
-        logprobs: NDArray[np.float32],
-        policy: int,
-        version: int,
-        routing: int,
-        is_error: bool,
-        is_message: bool,
-    ) -> None: ...
-    def finish(self) -> dict[str, NDArray[Any]]: ...
+    def __new__(cls, policies: list[str], roles: list[str]) -> Merger: ...
+    def begin(self, member: int, trajectory: int, role: str, depth: int, reward: float) -> None: ...
+    def push(self, call: object) -> None: ...
+    def extend(self, trajectories: Iterable[object]) -> None: ...
+    def finish(self) -> dict[str, Any]: ...

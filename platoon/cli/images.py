@@ -28,7 +28,7 @@ def images() -> None:
 def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: str | None, name: str | None) -> None:
     """Print which paths of an image are not root's.
 
-    FILE is an OCI layout directory, or the tar of a layer: then name all layers of the image, lowest first.
+    FILE is a squashfs, a SIF or OCI-SIF, an OCI layout directory, or the tar of a layer: then name all layers, lowest first.
     """
     from platoon.artifacts.publish import publish_bytes
     from platoon.errors import ConfigError

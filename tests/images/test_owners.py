@@ -188,7 +188,7 @@ def test_u39_a_layer_that_is_not_what_its_media_type_says(layout: Layout) -> Non
 def test_what_is_no_image_is_refused(tmp_path: Path, layout: Layout) -> None:
     with pytest.raises(ConfigError, match="is no OCI layout"):
         owners_of([tmp_path])
-    with pytest.raises(ConfigError, match="is a directory beside other arguments"):
+    with pytest.raises(ConfigError, match="is an image by itself"):
         owners_of([tmp_path / "x", layout.directory])
     with pytest.raises(FileNotFoundError):
         owners_of([tmp_path / "absent"])
