@@ -1,7 +1,7 @@
 """The compiled core: buffers in and out. Use it through `platoon.artifacts.digests` and `platoon.rows`."""
 
 from os import PathLike
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,19 @@ __all__ = [
     "content_hash",
     "discount_weights",
     "hashed_files",
+    "input_digests",
     "is_ignored",
     "level_weights",
+    "publish_task",
     "row_totals",
     "scale_rows",
     "sha256_file",
     "stale_rows",
     "surviving_starts",
+    "sync_file_system",
     "training_metrics",
+    "tree_files",
+    "verify_tasks",
 ]
 
 ACTION: Final[int]
@@ -47,11 +52,28 @@ class DataError(ValueError): ...
 class ShapeError(ValueError): ...
 class UnsupportedError(Exception): ...
 
-def build_info() -> dict[str, str | bool]: ...
+def build_info() -> dict[str, str | bool | int]: ...
 def sha256_file(path: str | PathLike[str]) -> tuple[str, int]: ...
-def content_hash(task_dir: str | PathLike[str]) -> str: ...
-def hashed_files(task_dir: str | PathLike[str]) -> list[tuple[str, str, int]]: ...
+def content_hash(task_dir: str | PathLike[str], threads: int | None = None) -> str: ...
+def hashed_files(task_dir: str | PathLike[str], threads: int | None = None) -> tuple[str, list[tuple[str, str, int]]]: ...
 def is_ignored(text: str, path: str) -> bool: ...
+def tree_files(
+    directory: str | PathLike[str], paths: list[str] | None = None, threads: int | None = None
+) -> list[tuple[str, str, int, bool]]: ...
+def input_digests(directory: str | PathLike[str], paths: list[str]) -> list[str]: ...
+def publish_task(
+    source: str | PathLike[str],
+    base: str | PathLike[str],
+    trees: str | PathLike[str],
+    staged: str | PathLike[str],
+    programs: set[str],
+    expected: str | None = None,
+    durable: bool = True,
+) -> tuple[str, Literal["copied", "found", "changed"]]: ...
+def sync_file_system(path: str | PathLike[str]) -> None: ...
+def verify_tasks(
+    tasks: list[tuple[str | PathLike[str], str, list[tuple[str, str]] | None]], threads: int | None = None
+) -> list[str | None]: ...
 def check_block(block: object, policy_count: int, role_count: int) -> None: ...
 def block_digest(block: object, policies: list[str], roles: list[str]) -> str: ...
 def stale_rows(
