@@ -13,6 +13,7 @@ import pytest
 
 import platoon.harness
 from platoon import exits
+from platoon.artifacts.row_log import append_json_line
 from platoon.cli.train import _inputs as train_inputs
 from platoon.errors import ConfigError, IdentityError, NotPreparedError
 from platoon.host.console import Console
@@ -83,6 +84,7 @@ def test_what_a_harness_spec_says_is_part_of_the_run(
             request = TrainRequest("main", tmp_path / "runs/main", tmp_path, train_inputs(config, (), None, site, console))
             if not request.run_dir.exists():
                 write_identity(request.run_dir, _identity(request, build_trainer(request.inputs), None))
+                append_json_line(request.run_dir / "metrics.jsonl", {"step": 1, "start": 1})
             return train(request, console)
 
     assert start() == exits.DONE

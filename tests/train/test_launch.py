@@ -15,9 +15,9 @@ import pytest
 from platoon import exits
 from platoon.artifacts.receipts import read_receipt
 from platoon.artifacts.row_log import append_json_line
-from platoon.errors import ConfigError, HeldError, IdentityError
+from platoon.errors import ConfigError, HeldError, IdentityError, ServiceError
 from platoon.host.console import Console
-from platoon.testing.fake_tinker import FakeFactory, FakeTinkerService
+from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
 from platoon.testing.toy_model import TOY_TOKENIZER_DIR
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
@@ -261,3 +261,20 @@ def test_a_renderer_that_got_worse_leaves_a_run_as_it_was(launches: Launches) ->
     assert state(request.run_dir) == before
     template.write_text(whole)
     assert launches.train(launches.request("warm", 5, model_name=model)) == exits.DONE
+
+
+def test_a_start_that_trained_nothing_holds_a_mended_configuration_to_nothing(launches: Launches) -> None:
+    """The service alone knows what is wrong here, so the directory is made."""
+
+    def refuse(operation: str) -> None:
+        if operation == "create_lora_training_client":
+            raise FakeStatusError(422, "no such rank")
+
+    launches.service.before = refuse
+    with pytest.raises(ServiceError, match="no such rank"):
+        launches.train(launches.request("warm"))
+    assert (launches.directory / "runs/warm/identity.json").exists()
+    launches.service.before = lambda operation: None
+    assert launches.train(launches.request("warm", lora_rank=4)) == exits.DONE
+    with pytest.raises(IdentityError, match=r"train\.lora_rank"):
+        launches.train(launches.request("warm"))
