@@ -13,7 +13,7 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
-from platoon.train.config_defs.values import AtLeastOne, Count, Finite, PositiveSeconds
+from platoon.train.config_defs.values import AtLeastOne, Concurrency, Count, Finite, PositiveSeconds
 
 SAMPLE_TIMEOUT_S = 600.0
 
@@ -23,7 +23,7 @@ class EvalWorkflow(ConfigModel):
 
     num_rollouts_per_task: AtLeastOne = 1
     """rollouts of each task"""
-    num_concurrent_workers: AtLeastOne = 32
+    num_concurrent_workers: Concurrency = 32
     """rollouts that run at once"""
     success_threshold: Finite = 1.0
     """lowest reward that counts as passed, in statistics alone"""

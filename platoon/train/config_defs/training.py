@@ -9,7 +9,15 @@ from pydantic import Field
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only, Removed
 from platoon.train.config_defs.rollout import WorkflowConfig
-from platoon.train.config_defs.values import AtLeastOne, AtLeastZero, Count, Fraction, PositiveSeconds
+from platoon.train.config_defs.values import (
+    AtLeastOne,
+    AtLeastZero,
+    Concurrency,
+    Count,
+    DirectoryName,
+    Fraction,
+    PositiveSeconds,
+)
 
 LOSSES = ("cispo", "ppo", "importance_sampling", "dro", "gspo")
 ZERO_PRESERVING_LOSSES = ("cispo", "ppo", "importance_sampling")
@@ -83,7 +91,7 @@ class TrainConfig(ConfigModel):
     """rank of the adapter"""
     workflow_config: WorkflowConfig = WorkflowConfig()
     """one group of rollouts and what its rows are worth"""
-    max_concurrent_rollouts: AtLeastOne | None = None
+    max_concurrent_rollouts: Concurrency | None = None
     """rollouts that run at once; holds one group of every entry; unset, `batch_size` times `group_size`"""
     permit_release: Literal["rollout", "group"] = "rollout"
     """whether each rollout of a group frees its place when it ends, or the group all places together"""
@@ -135,9 +143,9 @@ class CheckpointConfig(ConfigModel):
 class StatsConfig(ConfigModel):
     """Names of a run that is started by hand, without `--run`."""
 
-    experiment_name: Annotated[str, Field(min_length=1)] | None = None
+    experiment_name: DirectoryName | None = None
     """first part of the run's directory below `log_path`; unset, the name of the file"""
-    trial_name: Annotated[str, Field(min_length=1)] = "run"
+    trial_name: DirectoryName = "run"
     """second part of the run's directory"""
     wandb: Annotated[Any, Only(None, "metrics are in metrics.jsonl of the run directory"), OMIT] = None
 
