@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from platoon import exits
-from platoon.artifacts.publish import append_json_line
 from platoon.artifacts.receipts import read_receipt
+from platoon.artifacts.row_log import append_json_line
 from platoon.errors import ConfigError, HeldError, IdentityError
 from platoon.host.console import Console
 from platoon.testing.fake_tinker import FakeFactory, FakeTinkerService
