@@ -9,6 +9,7 @@ mod blocks;
 mod errors;
 mod files;
 mod kernels;
+mod layers;
 mod memory;
 mod merger;
 mod squash;
@@ -36,6 +37,8 @@ mod _native {
         row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
+    use super::layers::{image_owners, layer_owners};
+    #[pymodule_export]
     use super::merger::Merger;
     #[pymodule_export]
     use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
@@ -52,6 +55,8 @@ mod _native {
     const CONTENT_HASH_RULE: &str = platoon_digest::CONTENT_HASH_RULE;
     #[pymodule_export]
     const BLOCK_RULE: &str = platoon_rows::BLOCK_RULE;
+    #[pymodule_export]
+    const OWNERS_RULE: &str = platoon_layers::OWNERS_RULE;
 
     /// How the module was built: version, target, optimisation, the rules it implements.
     #[pyfunction]
@@ -62,6 +67,7 @@ mod _native {
         info.set_item("optimised", !cfg!(debug_assertions))?;
         info.set_item("content_hash_rule", CONTENT_HASH_RULE)?;
         info.set_item("block_rule", BLOCK_RULE)?;
+        info.set_item("owners_rule", OWNERS_RULE)?;
         Ok(info)
     }
 }
