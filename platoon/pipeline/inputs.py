@@ -19,7 +19,7 @@ from platoon.host.console import Console
 from platoon.images.image_map import image_map
 from platoon.pipeline.kinds import Kind
 from platoon.pipeline.layout import CONFIG, DATASETS, IMAGE_MAP, INPUT_FILES, PLAN
-from platoon.pipeline.lock import chat_path, lock_datasets, read_datasets, restore
+from platoon.pipeline.lock import chat_path, check_harnesses, lock_datasets, read_datasets, restore
 from platoon.pipeline.plan import locked, make_plan
 from platoon.pipeline.resolve import ResolvedConfig, read_resolved, resolve, write_resolved
 from platoon.site import Site
@@ -84,6 +84,7 @@ def read_inputs(directory: Path, site: Site, base: Path | None = None, console: 
     resolved = read_resolved(directory / CONFIG)
     datasets = read_datasets(directory / DATASETS)
     if base is not None:
+        check_harnesses(resolved, datasets, base)
         restore(resolved, datasets, base, site, console or Console())
     return RunInputs(
         directory=directory,

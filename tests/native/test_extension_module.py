@@ -62,7 +62,9 @@ def test_the_stub_says_what_the_module_holds() -> None:
 def test_build_info() -> None:
     info = _native.build_info()
     assert info["block_rule"] == _native.BLOCK_RULE and info["content_hash_rule"] == _native.CONTENT_HASH_RULE
-    assert set(info) == {"version", "target", "optimised", "block_rule", "content_hash_rule", "sha_unit", "threads"}
+    assert info["owners_rule"] == _native.OWNERS_RULE
+    rules = {"block_rule", "content_hash_rule", "owners_rule"}
+    assert set(info) == {"version", "target", "optimised", "sha_unit", "threads"} | rules
     assert info["threads"] == len(os.sched_getaffinity(0))
 
 

@@ -9,6 +9,7 @@ mod blocks;
 mod errors;
 mod files;
 mod kernels;
+mod layers;
 mod memory;
 mod merger;
 mod publish;
@@ -38,6 +39,8 @@ mod _native {
         row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
+    use super::layers::{image_owners, layer_owners};
+    #[pymodule_export]
     use super::merger::Merger;
     #[pymodule_export]
     use super::publish::{publish_task, sync_file_system, verify_tasks};
@@ -56,6 +59,8 @@ mod _native {
     const CONTENT_HASH_RULE: &str = platoon_digest::CONTENT_HASH_RULE;
     #[pymodule_export]
     const BLOCK_RULE: &str = platoon_rows::BLOCK_RULE;
+    #[pymodule_export]
+    const OWNERS_RULE: &str = platoon_layers::OWNERS_RULE;
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -73,6 +78,7 @@ mod _native {
         info.set_item("optimised", !cfg!(debug_assertions))?;
         info.set_item("content_hash_rule", CONTENT_HASH_RULE)?;
         info.set_item("block_rule", BLOCK_RULE)?;
+        info.set_item("owners_rule", OWNERS_RULE)?;
         info.set_item("sha_unit", platoon_digest::has_sha_unit())?;
         info.set_item("threads", threads::threads_or_default(None))?;
         Ok(info)
