@@ -64,8 +64,7 @@ def block_digest(block: object, policies: list[str], roles: list[str], side_name
 def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
 def from_stored(
     token_low: NDArray[np.uint16],
-    token_middle: NDArray[np.uint8],
-    token_high: NDArray[np.uint8],
+    token_planes: NDArray[np.uint8],
     logprob_low: NDArray[np.uint16],
     logprob_high: NDArray[np.uint16],
     span_start: NDArray[np.int64],

@@ -32,8 +32,7 @@ _NAMES = b"platoon.names"
 _TOKEN_COLUMNS = ("tokens", "logprobs", "flags", "call")
 _STORED_TOKENS: dict[str, np.dtype[Any]] = {
     "token_low": np.dtype("<u2"),
-    "token_middle": np.dtype("u1"),
-    "token_high": np.dtype("u1"),
+    "token_planes": np.dtype("u1"),
     "logprob_low": np.dtype("<u2"),
     "logprob_high": np.dtype("<u2"),
     "span_start": np.dtype("<i8"),
