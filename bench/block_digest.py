@@ -36,6 +36,9 @@ def cases(scale: float) -> list[Case]:
     def with_pickle() -> bytes:
         return zstd.compress(pickle.dumps(columns, protocol=5), asbytes=True)  # type: ignore[no-any-return]
 
+    def from_pickle() -> Any:
+        return pickle.loads(zstd.decompress(packed, decompressed_size=packed_size))
+
     encoded, packed = codec.encode(block), with_pickle()
     floor = Peer("SHA-256 of tokens and sampled logprobs alone", lambda: with_hashlib([block.tokens, sampled]))
     return [
