@@ -16,8 +16,10 @@ import click
 from platoon.cli.options import RUN_NAME, Name
 
 if TYPE_CHECKING:
+    from platoon.config.load import LoadedConfig
     from platoon.host.console import Console
     from platoon.site import Site
+    from platoon.train.config_defs.training import StatsConfig
     from platoon.train.trainer.build import TrainInputs
 
 # Input files whose content decides what is trained.
@@ -120,16 +122,36 @@ def _run_directory(
     """
     from platoon.config.load import load
     from platoon.errors import ConfigError, Problem
+    from platoon.train.run_directory.place import refuse_place
 
     if run_dir is not None:
-        return run_dir.absolute(), run_dir.absolute().parent
-    values = load(config, overrides).values
+        directory, runs = run_dir.absolute(), run_dir.absolute().parent
+        refuse_place(directory, site.state_dir(runs), "--run-dir")
+        return directory, runs
+    loaded = load(config, overrides)
+    values = loaded.values
     log_path = values.get("log_path")
     named = Path(log_path) if isinstance(log_path, str) else None
     root = (site.runs or named) if name is not None else (named or site.runs)
     if root is None:
         advice = "set runs: in the site file, log_path: here, or give --run-dir"
         raise ConfigError(Problem("nothing says where runs go", key="log_path", file=str(config), advice=advice))
-    stats = values.get("stats") or {}
-    below = name or f"{stats.get('experiment_name') or config.stem}/{stats.get('trial_name', 'run')}"
+    below = name
+    if below is None:
+        stats = _stats(loaded)
+        below = f"{stats.experiment_name or config.stem}/{stats.trial_name}"
+    refuse_place((root / below).absolute(), site.state_dir(root.absolute()), "log_path" if root == named else "runs")
     return (root / below).absolute(), root.absolute()
+
+
+def _stats(loaded: LoadedConfig) -> StatsConfig:
+    """The names that a configuration gives its run. Raises ConfigError with every problem of it when they are none."""
+    from pydantic import ValidationError
+
+    from platoon.train.config_defs.run import RunConfig
+    from platoon.train.config_defs.training import StatsConfig
+
+    try:
+        return StatsConfig.model_validate(loaded.values.get("stats") or {})
+    except ValidationError:
+        return loaded.build(RunConfig).stats

@@ -16,10 +16,12 @@ from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.recipe import Recipe, read_recipe
+from platoon.pipeline.recipe import Recipe, config_key, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, try_resolve
 from platoon.site import Site
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.policy.spec import MAIN
+from platoon.train.trainer.renderers import early_renderers, section_of
 
 
 def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
@@ -45,7 +47,7 @@ def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = Fals
                 continue
         wanted: Kind = "evaluation" if unit.startswith(EVALUATION_PREFIX) else "train"
         if checked[config] != wanted:
-            key = f"evaluations.{unit.removeprefix(EVALUATION_PREFIX)}.config" if wanted == "evaluation" else f"runs.{unit}.config"
+            key = config_key(unit)
             problems[Problem(f"{config} is of kind {checked[config]}, not {wanted}", key=key, file=str(path))] = None
     if problems:
         raise ConfigError(problems)
@@ -61,6 +63,23 @@ def _harnesses(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
         found = (problem for training in trains for problem in harness_problems(number, based(entry, path.parent), training))
         for problem in dict.fromkeys(found):
             yield replace(problem, file=str(path))
+
+
+def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
+    """Renderers and embedded models that are none; of a model that only its service knows, the settings."""
+    model = model_of(resolved.kind).model_validate_json(json.dumps(resolved.values))
+    if isinstance(model, RunConfig):
+        read = model.agents.sampled if model.trainer == "rl" else {MAIN}
+        models = {section_of(policy): model.model_spec(policy) for policy in sorted(read, key=lambda policy: policy != MAIN)}
+    else:
+        assert isinstance(model, EvaluationConfig)
+        models = {"inference": model.model_spec()}
+    try:
+        early_renderers(models)
+    except ConfigError as error:
+        for problem in error.problems:
+            rule = f"{problem.file}: {problem.rule}" if problem.file else problem.rule
+            yield Problem(rule, problem.key, str(path), problem.advice)
 
 
 def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
@@ -84,7 +103,7 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     resolved, problems = try_resolve(path, site)
     if resolved is None:
         raise ConfigError(problems)
-    if found := [*problems, *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
+    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_empty_datasets(resolved, path)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -1,7 +1,8 @@
 """`train`: from a resolved configuration to a finished run and its receipt.
 
 Idempotent: a run that is complete for its identity only gets its receipt written. Before the run directory is touched: the
-configuration is checked, a live holder refused, the identity compared. Then the lease is held until everything is closed.
+configuration is checked, a live holder refused, what is there judged, the identity compared. Then the lease is held until all is
+closed.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
-from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
+from platoon.train.run_directory.identity import identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
 from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
-from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured
+from platoon.train.trainer.found import check_found
+from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured, told_figures
+from platoon.train.trainer.renderers import early_renderers, section_of
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
@@ -66,17 +69,18 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     trainer = build_trainer(request.inputs)
     identity = _identity(request, trainer, parent)
     refuse_held(request.run_dir)
-    known = check_identity(request.run_dir, identity, request.run)
+    known = check_found(request.run_dir, identity, request.run)
     facts = _facts(request, identity, parent)
     if known and _write_receipt(request, trainer, facts, console):
         return exits.DONE
     if known:
         refuse_trained_beyond(request.run, request.run_dir, trainer.planned_steps(), _plan_key(config, trainer.planned_steps()))
     check_keys(specs)
+    _preview(config, specs, trainer)
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
     with Lease(request.run_dir), console.also_to(request.run_dir / "logs" / "train.log"):
         # Another start may have made the run between the two looks.
-        if not check_identity(request.run_dir, identity, request.run):
+        if not check_found(request.run_dir, identity, request.run):
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
@@ -90,6 +94,14 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         return EXIT_CODES[reason]
     _write_receipt(request, trainer, facts, console)
     return exits.DONE
+
+
+def _preview(config: RunConfig, specs: Mapping[str, PolicySpec], trainer: Trainer) -> None:
+    """Raises ConfigError for renderers that would render nothing, and for data they refuse, before anything is made."""
+    read = config.agents.sampled if trainer.needs().rollouts else {MAIN}
+    sections = {section_of(policy): policy for policy in specs if policy in read}
+    found = early_renderers({section: specs[policy].model for section, policy in sections.items()})
+    trainer.preview({sections[section]: renderer for section, renderer in found.items()})
 
 
 async def _start(
@@ -194,5 +206,6 @@ def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, 
         refuse_unmeasured(request.run, request.run_dir, row)
     if request.receipt is not None:
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
-    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}")
+    figures = told_figures(request.run_dir, row)
+    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}" + (f"; {figures}" if figures else ""))
     return True

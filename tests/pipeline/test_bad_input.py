@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from platoon import exits
 from platoon.cli.main import main
+from platoon.errors import ConfigError
+from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import config_files, data_files
 
 pytestmark = pytest.mark.unit
@@ -93,6 +95,30 @@ def test_a_sandbox_provider_that_is_misspelt(make_recipe: MakeRecipe, run: Calla
     code, text = run("harbor", "fetch", config)
     assert (code, f"site.yaml: provider: {told}" in text) == (exits.CONFIG, True), text
     assert not Path("x.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("clone/recipe", "clone/recipe: is a folder (its recipe is clone/recipe/recipe.yaml)"),
+        ("clone/recipe/data", "clone/recipe/data: is a folder without a recipe.yaml (did you mean clone/recipe/recipe.yaml?)"),
+        ("clone/recipes/recipe.yaml", "clone/recipes/recipe.yaml: no such recipe (did you mean clone/recipe/recipe.yaml?)"),
+        ("clone/x", "clone/x: no such recipe (known here: clone/recipe/recipe.yaml)"),
+        ("x", "x: no such recipe"),
+        (
+            "clone/recipe/recipe.yaml",
+            "clone/recipe/recipe.yaml: runs.main.config: no such file: configs/r1.yaml (did you mean configs/rl.yaml?)",
+        ),
+    ],
+)
+def test_a_recipe_that_the_workflow_cannot_open(
+    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    edit(make_recipe() / "recipe.yaml", "configs/rl.yaml", "configs/r1.yaml")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        open_recipe(Path(named))
+    assert str(refused.value) == told
 
 
 def test_unknown_key(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
@@ -267,6 +293,28 @@ def test_a_harness_that_could_play_nothing(
     assert code == exits.CONFIG
     assert f"{root / 'configs/rl.yaml'}: environments.0.{key}: " in text
     assert rule in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "rule"),
+    [
+        ("model_name: local/small", "model_name: local/none", "model_name", "the embedded service has no base model 'local/none'"),
+        (
+            "renderer_name: chat_template",
+            "renderer_name: chat_template, renderer_kwargs: {colour: 1}",
+            "renderer_kwargs.colour",
+            "",
+        ),
+    ],
+)
+def test_a_renderer_that_could_render_nothing(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], old: str, new: str, key: str, rule: str
+) -> None:
+    root = make_recipe()
+    edit(root / "configs/base.yaml", old, new)
+    for name in ("rl", "sft"):
+        code, text = run("config", "validate", root / f"configs/{name}.yaml")
+        assert code == exits.CONFIG and f"{root / 'configs' / name}.yaml: train.{key}: " in text and rule in text
 
 
 def test_the_spec_of_a_harness_lies_beside_the_file_that_names_it(

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
 from platoon.train.checkpoints.kept_groups import GroupStore
-from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.dataset_order.order import total_steps
 from platoon.train.dispatch.setup import planned_steps, run_order
@@ -46,10 +46,19 @@ class Rollouts(Protocol):
 
 
 class RlTrainer(TrainerBase):
-    """tasks: train tasks by entry. make_rollouts: builds the rollouts of a start, once its training clients are open."""
+    """tasks: train tasks by entry. make_rollouts: builds the rollouts of a start, once its training clients are open.
 
-    def __init__(self, config: RunConfig, tasks: Mapping[str, Sequence[str]], make_rollouts: Callable[[Run], Rollouts]) -> None:
-        self._config, self._make_rollouts = config, make_rollouts
+    harnesses: what the harness specs of entries say, by label.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        tasks: Mapping[str, Sequence[str]],
+        make_rollouts: Callable[[Run], Rollouts],
+        harnesses: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._config, self._make_rollouts, self._harnesses = config, make_rollouts, harnesses or {}
         self._order = run_order(config, tasks)
         self._thresholds = {entry.label: entry.success_threshold for entry in config.environments}
         self._settings = StepSettings.from_config(config)
@@ -58,6 +67,9 @@ class RlTrainer(TrainerBase):
 
     def needs(self) -> TrainerNeeds:
         return TrainerNeeds(atomic_steps=False, fail_closed_updates=False, rollouts=True)
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"harness": self._harnesses} if self._harnesses else {}
 
     def planned_steps(self) -> int:
         return planned_steps(self._config, self._order)
@@ -91,8 +103,9 @@ class RlTrainer(TrainerBase):
         assert self._rollouts is not None
         source = self._rollouts.source
         specs = run.settings.specs
+        reward = ""
         while run.steps_left and not run.stop.asked:
-            place = f"step {run.step + 1} of {self.planned_steps()}"
+            place = f"step {run.step + 1} of {self.planned_steps()}{reward}"
             trained = {policy.id: policy for policy in run.trained}
             step = TrainStep(source, trained, self._settings, run.waits, partial(_tell, run, place))
             try:
@@ -106,6 +119,8 @@ class RlTrainer(TrainerBase):
             source.committed(result.fates)
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
+            if "train/reward" in metrics:
+                reward = f", last reward {metrics['train/reward']:.3f}"
 
     def has_unsaved_work(self) -> bool:
         """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""

@@ -34,6 +34,7 @@ from platoon.train.trainer.sft_data import (
     data_digest,
     read_conversations,
     render_all,
+    samples,
     wire_rows,
 )
 
@@ -41,10 +42,12 @@ LOSS = LossSettings("cross_entropy", {})
 
 
 class SftOptions(ConfigModel):
-    """`trainer_options` of sft. data: JSON-lines files. max_length: tokens of a conversation, cut from the right."""
+    """`trainer_options` of sft."""
 
     data: str | list[str] = Field(min_length=1)
+    """one or several files of conversations, a JSON object with `messages` a line"""
     max_length: int | None = Field(default=None, ge=2)
+    """tokens a conversation is cut to, from the right; unset, none is"""
 
     @property
     def paths(self) -> list[str]:
@@ -77,6 +80,11 @@ class SftTrainer(TrainerBase):
     def steps_per_epoch(self) -> float:
         return len(self._conversations) / self._config.train.batch_size
 
+    def preview(self, renderers: Mapping[str, Renderer]) -> None:
+        """Renders a few conversations that differ in kind: what refuses those refuses most of the data."""
+        if MAIN in renderers:
+            render_all(samples(self._conversations), renderers[MAIN], self._max_length)
+
     def check(self, run: Run) -> None:
         run.participants.register(self._place)
         self._place.run = run
@@ -94,11 +102,14 @@ class SftTrainer(TrainerBase):
     async def run_steps(self, run: Run) -> None:
         train = self._config.train
         todo = batches(len(self._rendered), train.batch_size, self.planned_steps(), self._config.seed, run.step)
+        loss = ""
         for epoch, indices in todo:
             if run.stop.asked:
                 return
-            run.tell("training", f"step {run.step + 1} of {self.planned_steps()}")
-            await run.end_step(await self._step(run, epoch, indices), sampled=False)
+            run.tell("training", f"step {run.step + 1} of {self.planned_steps()}{loss}")
+            result = await self._step(run, epoch, indices)
+            await run.end_step(result, sampled=False)
+            loss = f", last loss {result.metrics['train/loss']:.4g}"
 
     async def _step(self, run: Run, epoch: int, indices: Sequence[int]) -> StepResult:
         batch = [self._rendered[index] for index in indices]
