@@ -119,8 +119,9 @@ pub(crate) fn apply_advantages<'py>(
         rows = Column::read("advantages", advantages)?;
         Advantages::PerRow(rows.slice()?)
     };
-    let applied = detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors))
-        .map_err(rows_error)?;
+    let applied =
+        detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors, 1))
+            .map_err(rows_error)?;
     let result = PyDict::new(py);
     result.set_item("advantages_T", give(py, applied.advantages_T))?;
     result.set_item("is_trained_T", give(py, applied.is_trained_T))?;
@@ -161,7 +162,7 @@ pub(crate) fn scale_rows<'py>(
     weights: Input<'_, 'py>,
 ) -> PyResult<Array<'py, f32>> {
     slices!(advantages, offsets, weights);
-    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights));
+    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights, 1));
     Ok(give(py, scaled.map_err(rows_error)?))
 }
 
@@ -216,7 +217,7 @@ pub(crate) fn assemble<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     slices!(tokens, logprobs, advantages, is_trained, offsets, kept);
     let columns = TrainedTokens { tokens, logprobs, advantages, is_trained };
-    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale))
+    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale, 1))
         .map_err(rows_error)?;
     dict_of_arrays!(py, out, input_tokens_S, target_tokens_S, logprobs_S, advantages_S, is_trained_S, offsets)
 }
