@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,13 @@ __all__ = [
     "hashed_files",
     "image_entries",
     "image_owners",
+    "input_digests",
     "is_ignored",
     "layer_owners",
     "level_weights",
     "oci_sif",
     "oldest_versions",
+    "publish_task",
     "row_totals",
     "scale_rows",
     "select_rows",
@@ -46,8 +48,11 @@ __all__ = [
     "squash_entries",
     "stale_rows",
     "surviving_starts",
+    "sync_file_system",
     "to_stored",
     "training_metrics",
+    "tree_files",
+    "verify_tasks",
 ]
 
 ACTION: Final[int]
@@ -62,10 +67,10 @@ class DataError(ValueError): ...
 class ShapeError(ValueError): ...
 class UnsupportedError(Exception): ...
 
-def build_info() -> dict[str, str | bool]: ...
+def build_info() -> dict[str, str | bool | int]: ...
 def sha256_file(path: str | PathLike[str]) -> tuple[str, int]: ...
-def content_hash(task_dir: str | PathLike[str]) -> str: ...
-def hashed_files(task_dir: str | PathLike[str]) -> list[tuple[str, str, int]]: ...
+def content_hash(task_dir: str | PathLike[str], threads: int | None = None) -> str: ...
+def hashed_files(task_dir: str | PathLike[str], threads: int | None = None) -> tuple[str, list[tuple[str, str, int]]]: ...
 def is_ignored(text: str, path: str) -> bool: ...
 def layer_owners(
     layers: Sequence[tuple[str | PathLike[str], str | None, int | None, str | None, str | None]],
@@ -80,8 +85,7 @@ def block_digest(block: object, policies: list[str], roles: list[str], side_name
 def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
 def from_stored(
     token_low: NDArray[np.uint16],
-    token_middle: NDArray[np.uint8],
-    token_high: NDArray[np.uint8],
+    token_planes: NDArray[np.uint8],
     logprob_low: NDArray[np.uint16],
     logprob_high: NDArray[np.uint16],
     span_start: NDArray[np.int64],
@@ -93,6 +97,23 @@ def select_rows(block: object, rows: NDArray[np.int64]) -> dict[str, Any]: ...
 def concat_blocks(
     blocks: Sequence[object], policy_maps: list[list[int]], role_maps: list[list[int]], side_maps: list[list[int]]
 ) -> dict[str, Any]: ...
+def tree_files(
+    directory: str | PathLike[str], paths: list[str] | None = None, threads: int | None = None
+) -> list[tuple[str, str, int, bool]]: ...
+def input_digests(directory: str | PathLike[str], paths: list[str]) -> list[str]: ...
+def publish_task(
+    source: str | PathLike[str],
+    base: str | PathLike[str],
+    trees: str | PathLike[str],
+    staged: str | PathLike[str],
+    programs: set[str],
+    expected: str | None = None,
+    durable: bool = True,
+) -> tuple[str, Literal["copied", "found", "changed"]]: ...
+def sync_file_system(path: str | PathLike[str]) -> None: ...
+def verify_tasks(
+    tasks: list[tuple[str | PathLike[str], str, list[tuple[str, str]] | None]], threads: int | None = None
+) -> list[str | None]: ...
 def stale_rows(
     row_version: NDArray[np.int64],
     row_policy: NDArray[np.uint16],
@@ -112,12 +133,16 @@ def apply_advantages(
     advantages: NDArray[np.float64] | NDArray[np.float32],
     per_token: bool,
     suppress_errors: bool,
+    threads: int | None = None,
 ) -> dict[str, Any]: ...
 def row_totals(
     advantages: NDArray[np.float32], is_trained: NDArray[np.bool_], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]: ...
 def scale_rows(
-    advantages: NDArray[np.float32], offsets: NDArray[np.int64], weights: NDArray[np.float64]
+    advantages: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    threads: int | None = None,
 ) -> NDArray[np.float32]: ...
 def level_weights(
     row_depth: NDArray[np.uint16], row_start: NDArray[np.uint8], trained_tokens: NDArray[np.int64]
@@ -134,6 +159,7 @@ def assemble(
     offsets: NDArray[np.int64],
     kept: NDArray[np.int64],
     scale: float,
+    threads: int | None = None,
 ) -> dict[str, NDArray[Any]]: ...
 def training_metrics(
     sampled: NDArray[np.float32],

@@ -20,6 +20,8 @@ pub(crate) fn digest_error(error: DigestError) -> PyErr {
         DigestError::Io { path, source } => os_error(path, &source),
         DigestError::NotAFile { .. }
         | DigestError::EscapingLink { .. }
+        | DigestError::LinkToNoFile { .. }
+        | DigestError::LinkedPlace { .. }
         | DigestError::TextNotUtf8 { .. }
         | DigestError::Pattern { .. } => DataError::new_err(error.to_string()),
         DigestError::LinkedDirectory { .. } | DigestError::NameNotUtf8 { .. } | DigestError::TooDeep { .. } => {
