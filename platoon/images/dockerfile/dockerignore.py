@@ -2,8 +2,8 @@
 
 Each line is a pattern relative to the context's root (a leading `/` means nothing): `*` and `?` stop at `/`, `**` crosses it, `[…]`
 is a class, `\\` escapes, `#` begins a comment line, `!` takes files back. A pattern matches a path or any of its parents; the last
-pattern that matches decides. Unlike git's, a pattern without a slash matches at the root alone, and a file below an ignored directory
-can be taken back.
+pattern that matches decides. Unlike git's, a pattern without a slash matches at the root alone, and a file below an ignored
+directory can be taken back.
 
     ignored = compile_ignore("**/*.log\\n!keep.log\\n")
     ignored("a/b.log"), ignored("keep.log")  ->  (True, False)

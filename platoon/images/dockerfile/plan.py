@@ -12,6 +12,7 @@ from typing import Any
 from platoon.artifacts.digests import hex_of, sha256_file
 from platoon.images.dockerfile.context import Context
 from platoon.images.dockerfile.copies import read_copy, step_sources, taken_files
+from platoon.images.dockerfile.dockerignore import compile_ignore
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
 from platoon.images.dockerfile.settings import image_settings
@@ -21,6 +22,7 @@ from platoon.images.dockerfile.words import BadWordError
 
 BUILD_KEY_RULE = "platoon-buildkey-v1"
 IGNORE_FILE = ".dockerignore"
+IGNORE_LIMIT_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class ImagePlan:
     key: `sha256:<hex>` of the build. base: references of the prefix's FROMs, global ARG defaults expanded, in order.
     deferred: steps a session applies, JSON lists. suffix_user: the last deferred USER. config: what the suffix sets in the image's
     configuration. args: build arguments, target: the stage to build, dockerfile: its name when it is not `Dockerfile`.
-    notes: why the walk from the end stopped, one a line. prefix_files, deferred_files: the files of the context (paths relative to
-    it) that the build reads and that the deferred COPY and ADD steps upload; `prefix_files` is None when the build may read all.
+    notes: why the walk from the end stopped, one a line. inputs: files of the context (relative to it) that COPY and ADD take, all
+    that the build may read where that is not known. uploads: those of them that the deferred steps take.
     """
 
     key: str
@@ -43,8 +45,8 @@ class ImagePlan:
     target: str | None = None
     dockerfile: str | None = None
     notes: tuple[str, ...] = ()
-    prefix_files: tuple[str, ...] | None = ()
-    deferred_files: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    uploads: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as a lock's row holds it, without `kind`, which depends on the other rows (`shared` or `per_task`)."""
@@ -74,8 +76,8 @@ def plan_image(
     """The plan of a Dockerfile's text over its context directory.
 
     root: the task, which no link of the context may leave; the context when unset. whole: nothing is deferred (images of sidecars).
-    args: build arguments by name; they and `target` enter the key only when set. dockerfile: its name, for errors and for the ignore
-    file beside it. executable: whether a file counts as a program in the key; its mode says so when unset.
+    args: build arguments by name; they and `target` enter the key only when set. dockerfile: its name, for errors and for the
+    ignore file beside it. executable: whether a file counts as a program in the key; its mode says so when unset.
     Raises DockerfileError for text that cannot be planned, OSError where the context cannot be read.
     """
     given = dict(args or {})
@@ -88,13 +90,15 @@ def plan_image(
     if not whole:
         suffix = split_suffix(last, parsed.escape, files, ignored=ignore_file is not None)
     reads = _files_read(stages, suffix.start, parsed, files, dockerfile)
-    if ignore_file is not None:
-        reads = None
+    steps = [step for step in suffix.steps if step[0] == "COPY"]
+    uploads = {file for step in steps for source in step_sources(step) for file in files.below(source)}
+    ignored = compile_ignore(_ignore_text(context / ignore_file)) if ignore_file is not None else None
+    taken = files.files if reads is None else reads
     payload: dict[str, Any] = {
         "rule": BUILD_KEY_RULE,
         "directives": list(parsed.directives),
         "prefix": [instruction.text for instruction in _prefix(parsed, stages, suffix.start)],
-        "context": files.entries(files.files if reads is None else reads),
+        "context": files.entries(files.files if reads is None or ignored is not None else reads),
         "dockerignore": None if ignore_file is None else hex_of(sha256_file(context / ignore_file)),
     }
     payload |= {name: value for name, value in (("args", given), ("target", target)) if value}
@@ -109,19 +113,19 @@ def plan_image(
         target=target,
         dockerfile=None if dockerfile == "Dockerfile" else dockerfile,
         notes=suffix.notes,
-        prefix_files=reads,
-        deferred_files=tuple(
-            sorted(
-                {
-                    file
-                    for step in suffix.steps
-                    if step[0] == "COPY"
-                    for source in step_sources(step)
-                    for file in files.below(source)
-                }
-            )
-        ),
+        inputs=tuple(sorted({file for file in (*taken, *uploads) if ignored is None or not ignored(file)})),
+        uploads=tuple(sorted(uploads)),
     )
+
+
+def _ignore_text(path: Path) -> str:
+    data = path.read_bytes()
+    if len(data) > IGNORE_LIMIT_BYTES:
+        raise DockerfileError(f"has more than {IGNORE_LIMIT_BYTES} bytes", file=path.name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DockerfileError(f"is not UTF-8 (byte {error.start})", file=path.name) from None
 
 
 def build_key(payload: Mapping[str, Any]) -> str:
