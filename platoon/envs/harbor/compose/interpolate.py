@@ -117,7 +117,9 @@ def _value(name: str, operator: str, word: str, variables: Variables, use: Use, 
     replacement = interpolate(word, variables, inner, depth=depth + 1) if operator else ""
     if isinstance(value, Host):
         return _host(value, operator, replacement)
-    if value is None and not operator:
+    if not operator and value is not None:
+        return value
+    if not operator:
         if not use.blank:
             raise ComposeError(
                 f"{name} is not set (give it a default, ${{{name}:-…}}, or list it in compose_host_env of an overlay)"
@@ -130,7 +132,6 @@ def _value(name: str, operator: str, word: str, variables: Variables, use: Use, 
         return value
     if operator.endswith("+"):
         return replacement if needed else ""
-    assert needed or value is not None
     return replacement if needed else value or ""
 
 

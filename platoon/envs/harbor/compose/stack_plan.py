@@ -262,8 +262,10 @@ def _texts(words: tuple[Text, ...] | None) -> list[Any] | None:
 def _json(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if isinstance(value, Mapping):
         return {key: _json(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [_json(item) if hasattr(item, "to_dict") else to_json(item) for item in value]
+        return [_json(item) for item in value]
     return value
