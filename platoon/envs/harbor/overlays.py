@@ -247,7 +247,9 @@ def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path, shown: str
     for number, copy in enumerate(copies):
         path = directory / copy.source
         if not path.is_file() or not Path(os.path.realpath(path)).is_relative_to(root):
-            raise ConfigError(Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown))
+            raise ConfigError(
+                Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown)
+            )
         digest.update(f"\0{copy.source}\0{hex_of(sha256_file(path))}".encode())
     return digest.hexdigest()
 
