@@ -98,7 +98,7 @@ def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[T
 
 def _braced(inside: str, variables: Variables, use: Use, depth: int) -> Text | HostPart:
     name = NAME.match(inside)
-    if name is None or "\n" in inside:
+    if name is None:
         raise ComposeError(f"${{{_shown(inside)}}} is no variable ({DOLLAR_ADVICE})")
     if name.end() == len(inside):
         return _value(name[0], "", "", variables, use, depth)
@@ -179,6 +179,8 @@ def _closing(text: str, dollar: int) -> int:
                 break
     else:
         raise ComposeError(f"{_shown(text[dollar:])} has an open brace ({DOLLAR_ADVICE})")
+    if "\n" in text[dollar:position]:
+        raise ComposeError(f"{_shown(text[dollar : position + 1])} is no variable: it spans lines ({DOLLAR_ADVICE})")
     if position != _cut_by_compose(text, dollar):
         raise ComposeError(
             f"the braces in {_shown(text[dollar:])} are matched differently by compose (put the default into a variable of its own)"

@@ -154,9 +154,8 @@ def admitted(value: Mapping[str, Any], prefix: str, place: str, role: Role, find
         rule = SUBSET.get(f"{prefix}.{key}" if prefix else key)
         where = f"{place}.{key}" if place else key
         if rule is None:
-            if prefix == "services.*" and key in ("image", "build"):
-                raise AssertionError(key)
-            known = {row.removeprefix(f"{prefix}.") for row in SUBSET if row.startswith(f"{prefix}.")}
+            start = f"{prefix}." if prefix else ""
+            known = {row.removeprefix(start) for row in SUBSET if row.startswith(start)}
             advice = nearest(key, {row for row in known if "." not in row and "[" not in row})
             findings.problems.append(ComposeError(f"unknown key{f' ({advice})' if advice else ''}", where))
             continue
