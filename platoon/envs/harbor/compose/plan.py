@@ -70,7 +70,10 @@ class PlannedTask:
 
 def stack_kind(directory: Path, overlays: Sequence[Overlay] = ()) -> Kind:
     """The kind of a task alone, without planning it. Raises TaskRefused: `compose` for a file that cannot be read, `overlay`."""
-    edited = _read(TaskFiles(directory), overlays)
+    return _kind(_read(TaskFiles(directory), overlays))
+
+
+def _kind(edited: Edited | None) -> Kind:
     if edited is None:
         return "single"
     tree = edited.tree
@@ -102,9 +105,9 @@ def plan_task(
     Raises TaskRefused: `overlay` for an edit of a service or key that is not there, `compose` for what is outside the subset
     (`ComposeRefused.problems` has all; `refusal` is the first), `image` for a Dockerfile that cannot be planned.
     """
-    kind = stack_kind(directory, overlays)
     files = TaskFiles(directory)
     edited = _read(files, overlays)
+    kind = _kind(edited)
     listed = frozenset(name for overlay in overlays for name in overlay.compose_host_env)
     reading = Reading(
         files,
