@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from platoon.envs.harbor.compose.stack_plan import ServicePlan
 from platoon.envs.harbor.compose.text import HostPart, resolve
 from tests.envs.harbor.compose.corpus import Case
 
@@ -64,7 +65,7 @@ def variables(case: Case, environment: Path) -> dict[str, str]:
     return found
 
 
-def expected(case: Case, plan: Mapping[str, Any], service: Any, name: str, directory: Path) -> dict[str, Any]:
+def expected(case: Case, service: ServicePlan, name: str, directory: Path) -> dict[str, Any]:
     """A service of a plan in compose's terms."""
     host = variables(case, directory / "environment")
 

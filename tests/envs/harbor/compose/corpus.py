@@ -80,9 +80,14 @@ class Case:
         )
 
 
-def cases() -> list[Case]:
-    """Every file of the corpus, in order of names."""
-    return [_read(path) for path in sorted(CORPUS.glob("*/*.yaml"))]
+def topics() -> list[str]:
+    """The folders of the corpus."""
+    return sorted(path.name for path in CORPUS.iterdir())
+
+
+def cases(topic: str) -> list[Case]:
+    """Every file of a topic, in order of names."""
+    return [_read(path) for path in sorted((CORPUS / topic).glob("*.yaml"))]
 
 
 def _read(path: Path) -> Case:
