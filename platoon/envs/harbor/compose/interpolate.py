@@ -1,8 +1,8 @@
 """Interpolation of one scalar as compose does it: `$NAME`, `${NAME}`, `:-`, `-`, `:?`, `?`, `:+`, `+`, words within words, `$$`.
 
-Applied to the parsed tree, never to its text, so that a value cannot become YAML. `$$` is undone once, here, and nowhere again. A `$`
-that begins no variable stays, as in compose; one that ends a text is refused, since a name was lost there. Braces within a word are
-matched, and a word that compose would cut elsewhere is refused.
+Applied to the parsed tree, never to its text, so that a value cannot become YAML. `$$` is undone once, here, and nowhere again. A
+`$` that begins no variable stays, as in compose; one that ends a text is refused, since a name was lost there. Braces within a
+word are matched, and a word that compose would cut elsewhere is refused.
 
     interpolate("{{{ ${FOO:-foo} }}}", variables, Use())  ->  "{{{ foo }}}"
 """
@@ -88,7 +88,7 @@ def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[T
             yield _braced(text[dollar + 2 : end], variables, use, depth)
             position = end + 1
         elif (name := NAME.match(text, dollar + 1)) is not None:
-            yield _value(name[0], "", "", variables, use, depth)
+            yield _value(name[0], "", "", variables, use, depth=depth)
             position = name.end()
         else:
             yield "$"
@@ -101,14 +101,14 @@ def _braced(inside: str, variables: Variables, use: Use, depth: int) -> Text | H
     if name is None:
         raise ComposeError(f"${{{_shown(inside)}}} is no variable ({DOLLAR_ADVICE})")
     if name.end() == len(inside):
-        return _value(name[0], "", "", variables, use, depth)
+        return _value(name[0], "", "", variables, use, depth=depth)
     operator = _OPERATOR.match(inside, name.end())
     if operator is None:
         raise ComposeError(f"${{{_shown(inside)}}} is no variable ({DOLLAR_ADVICE})")
-    return _value(name[0], operator[0], inside[operator.end() :], variables, use, depth)
+    return _value(name[0], operator[0], inside[operator.end() :], variables, use, depth=depth)
 
 
-def _value(name: str, operator: str, word: str, variables: Variables, use: Use, depth: int) -> Text | HostPart:
+def _value(name: str, operator: str, word: str, variables: Variables, use: Use, *, depth: int) -> Text | HostPart:
     use.names.append(name)
     value = variables.lookup(name)
     # A word that is not needed is read all the same: compose refuses what is wrong in it. It may name unset variables.

@@ -1,9 +1,9 @@
 """The corpus of compose files: each file begins with lines `#: key: value` that say what a plan must make of it.
 
-refused: what the refusal begins with. kind: of the task. has: places in `{...plan, image: …}` (parts of a path joined by `/`) to values.
-task: `[environment]` of its task.toml. files: below `environment/`, None takes the Dockerfile away. listed: `compose_host_env`.
-overlay: `[[compose]]` entries. privileges: planned. host: variables of the host. oracle: why compose is not asked. rows, cases: what it
-proves.
+refused: what the refusal begins with. kind: of the task. has: places in `{...plan, image: …}` (parts of a path joined by `/`) to
+values. task: `[environment]` of its task.toml. files: below `environment/`, None takes the Dockerfile away. listed:
+`compose_host_env`. overlay: `[[compose]]` entries. privileges: planned. host: variables of the host. oracle: why compose is not
+asked. rows, cases: what it proves.
 """
 
 from __future__ import annotations
