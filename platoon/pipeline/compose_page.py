@@ -100,6 +100,14 @@ bare `NAME` that takes the variable of that name.
 A source that is missing is refused, and so are mounts over `/`, `/proc`, `/sys` and `/dev`, and binds over `/tests` and `/logs`.
 """
 
+KEYS = """
+## Keys
+
+`run` is planned with compose's meaning, `judged` is planned or refused by its value, `noted` and `ignored` have no effect,
+`refused` refuses the task unless the value is empty. A key that stands in no table is refused. The text of a refusal is
+`compose: <service>.<key>: <why>`.
+"""
+
 AFTER_KEYS = """
 ## Overlays
 
@@ -142,18 +150,23 @@ in the texts of the service that declares it.
 
 def compose_page() -> str:
     """The page's text."""
-        variables = dict(VARIABLES) for name, path in LOG_DIRECTORIES.items(): key = "ARTIFACTS" if name == "artifacts" else
-        f"{name.upper()}_LOGS" variables[f"HOST_{key}_PATH"] = ( f"the stack's own log directory of the {name}" if name !=
-        "artifacts" else "the stack's own artifacts" ) variables[f"ENV_{key}_PATH"] = f"`{path}`" parts = [ INTRODUCTION,
-        _table(("name", "value"), ((f"`{name}`", meaning) for name, meaning in variables.items())), AFTER_VARIABLES, ]
-        parts.append( "## Keys\n\n`run` is planned with compose's meaning, `judged` is planned or refused by its value, `noted`
-        and `ignored` have\n" "no effect, `refused` refuses the task unless the value is empty. A key that stands in no table is
-        refused. The text of a\n" "refusal is `compose: <service>.<key>: <why>`." ) for heading, prefix in GROUPS:
-        parts.append(f"### {heading}\n\n{_table(('key', '`main`', 'sidecars', ''), _rows(prefix))}") conditions = ",
-        ".join(f"`{condition}`" for condition in CONDITIONS) parts.append( f"Conditions of `depends_on` are {conditions}. A range
-        has at most {RANGE_LIMIT} ports. Services run `{PLATFORM}`.\n" f"Capabilities that are no privilege: {',
-        '.join(f'`{name}`' for name in sorted(ROOTLESS))}." ) parts.append(AFTER_KEYS) return "\n\n".join(part.strip() for part in
-        parts) + "\n"
+    parts = [INTRODUCTION, _table(("name", "value"), _variable_rows()), AFTER_VARIABLES, KEYS]
+    for heading, prefix in GROUPS:
+        parts.append(f"### {heading}\n\n{_table(('key', '`main`', 'sidecars', ''), _rows(prefix))}")
+    conditions = ", ".join(f"`{condition}`" for condition in CONDITIONS)
+    capabilities = ", ".join(f"`{name}`" for name in sorted(ROOTLESS))
+    limits = f"Conditions of `depends_on` are {conditions}. A range has at most {RANGE_LIMIT} ports. Services run `{PLATFORM}`."
+    parts += [f"{limits}\nCapabilities that are no privilege: {capabilities}.", AFTER_KEYS]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _variable_rows() -> Iterator[tuple[str, ...]]:
+    for name, meaning in VARIABLES.items():
+        yield f"`{name}`", meaning
+    for kind, path in LOG_DIRECTORIES.items():
+        key = {"verifier": "VERIFIER_LOGS", "agent": "AGENT_LOGS", "artifacts": "ARTIFACTS"}[kind]
+        yield f"`HOST_{key}_PATH`", f"the stack's own directory for what stands at `{path}`"
+        yield f"`ENV_{key}_PATH`", f"`{path}`"
 
 
 def _rows(prefix: str) -> Iterator[tuple[str, ...]]:
