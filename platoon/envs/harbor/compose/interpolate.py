@@ -66,13 +66,6 @@ def interpolate(text: str, variables: Variables, use: Use, *, depth: int = 0) ->
     return result
 
 
-def names_in(text: str) -> Iterator[str]:
-    """The variables a text names, in defaults too; text that is no template names none."""
-    for found in re.finditer(r"\$(?:\$|\{?([A-Za-z_][A-Za-z0-9_]*))", text):
-        if found[1] is not None:
-            yield found[1]
-
-
 def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[Text | HostPart]:
     position = 0
     while (dollar := text.find("$", position)) >= 0:
