@@ -7,6 +7,7 @@ well. A file that is missing is left out, so that the command runs and says so.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -48,6 +49,8 @@ def data_files(config: str | Path) -> list[str]:
     found: set[str] = set()
     for path in data_paths(loaded):
         found.update(_files(path))
+        if path.suffix == ".toml":
+            found.update(os.path.normpath(asset) for asset in _assets(path) if asset.is_file())
     return sorted(found)
 
 
@@ -86,6 +89,18 @@ def _texts(keys: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
         for place, item in enumerate(value):
             if isinstance(item, str):
                 yield (*keys, str(place)), item
+
+
+def _assets(path: Path) -> Iterator[Path]:
+    """Files beside a harness spec that it brings along; none of another TOML file."""
+    try:
+        launch = tomllib.loads(path.read_text(encoding="utf-8")).get("launch")
+    except (OSError, ValueError):
+        return
+    assets = launch.get("assets") if isinstance(launch, dict) else None
+    for name in assets.values() if isinstance(assets, dict) else ():
+        if isinstance(name, str) and "\0" not in name:
+            yield path.parent / name
 
 
 def _files(path: Path) -> Iterator[str]:
