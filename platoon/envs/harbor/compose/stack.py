@@ -43,6 +43,9 @@ def read_services(edited: Edited, reading: Reading) -> Services:
     """Reads the file's sections and services. Raises ComposeRefused where nothing can be made of it, keeps other problems."""
     findings = reading.findings
     top = dict(admitted(values.mapping(edited.tree), "", "", "main", findings))
+    for key, value in values.mapping(edited.tree).items():
+        if key in ("name", "version") or key.startswith("x-"):
+            reading.table(key, value, ignored=True)
     reading.tables = {name: _table(name, top.get(name), reading) for name in TABLES}
     trees = values.mapping(top.get("services"))
     if len(trees) > SERVICE_LIMIT:
@@ -60,8 +63,9 @@ def read_services(edited: Edited, reading: Reading) -> Services:
                 kept = {key: value for key, value in (tree or {}).items() if key in _EXTERNAL_KEYS}
                 services.externals[name] = read_external(name, reading.interpolated(name, kept, "sidecar"), reading)
                 continue
-            interpolated = reading.interpolated(name, tree or {}, "main" if role == "main" else "sidecar")
-            if role == "sidecar" and not is_empty(interpolated.get("profiles")):
+            dropped = role == "sidecar" and not is_empty((tree or {}).get("profiles"))
+            interpolated = reading.interpolated(name, tree or {}, "main" if role == "main" else "sidecar", dropped=dropped)
+            if dropped:
                 services.dropped.add(name)
                 continue
             draft = read_service(name, interpolated, "main" if role == "main" else "sidecar", reading)
@@ -176,8 +180,8 @@ def _link(services: Services, reading: Reading) -> None:
                     raise ComposeError(f"{other} is left out by its profile (required: false goes on without it)")
                 if other not in everyone:
                     raise ComposeError(f"{other[:60]} is no service of the file")
-                if other == MAIN and wait.condition == "service_completed_successfully":
-                    raise ComposeError("main runs until it is graded, and does not complete")
+                if wait.condition == "service_completed_successfully" and (other == MAIN or other in services.externals):
+                    raise ComposeError(f"{other} runs until the task is graded, and does not complete")
                 kept[other] = wait
         draft.plan["depends_on"] = kept
 
