@@ -57,13 +57,15 @@ def interpolate(text: str, variables: Variables, use: Use, *, depth: int = 0) ->
         return text
     if depth > WORD_DEPTH_LIMIT:
         raise ComposeError(f"defaults are nested deeper than {WORD_DEPTH_LIMIT} levels")
-    result = join(*_pieces(text, variables, use, depth))
-    if (
-        sum(len(item) if isinstance(item, str) else 1 for item in (result if isinstance(result, tuple) else (result,)))
-        > RESULT_LIMIT
-    ):
-        raise ComposeError(f"becomes longer than {RESULT_LIMIT} characters")
-    return result
+    found: list[Text | HostPart] = []
+    size = 0
+    for piece in _pieces(text, variables, use, depth):
+        literals = (piece,) if isinstance(piece, str) else piece if isinstance(piece, tuple) else ()
+        size += 1 + sum(len(item) for item in literals if isinstance(item, str))
+        if size > RESULT_LIMIT:
+            raise ComposeError(f"becomes longer than {RESULT_LIMIT} characters")
+        found.append(piece)
+    return join(*found)
 
 
 def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[Text | HostPart]:
