@@ -47,7 +47,6 @@ class Use:
     """What one interpolation used. blank: unset names may stand for nothing. unset: names that did."""
 
     blank: bool = False
-    names: list[str] = field(default_factory=list)
     unset: list[str] = field(default_factory=list)
 
 
@@ -104,11 +103,10 @@ def _braced(inside: str, variables: Variables, use: Use, depth: int) -> Text | H
 
 
 def _value(name: str, operator: str, word: str, variables: Variables, use: Use, *, depth: int) -> Text | HostPart:
-    use.names.append(name)
     value = variables.lookup(name)
     # A word that is not needed is read all the same: compose refuses what is wrong in it. It may name unset variables.
     needed = _needs_word(operator, value)
-    inner = use if needed else Use(blank=True, names=use.names)
+    inner = use if needed else Use(blank=True)
     replacement = interpolate(word, variables, inner, depth=depth + 1) if operator else ""
     if isinstance(value, Host):
         return _host(value, operator, replacement)

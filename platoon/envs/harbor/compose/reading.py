@@ -101,7 +101,6 @@ class Reading:
     """One file being read.
 
     tables: its top-level volumes, networks, configs and secrets. privileged: whether privileges are planned.
-    used: variables that each service's keys name, by (service, key).
     """
 
     files: TaskFiles
@@ -111,7 +110,6 @@ class Reading:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     privileged: bool = False
     executable: Callable[[Path], bool] | None = None
-    used: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     def interpolated(self, service: str, tree: Mapping[str, Any], role: Role, *, dropped: bool = False) -> dict[str, Any]:
         """A service with every text interpolated; a value that cannot be is left out, and a problem.
@@ -125,7 +123,6 @@ class Reading:
             use = Use(blank=blank)
             problems = len(self.findings.problems)
             result = self._walk(value, (service, key), use)
-            self.used[service, key] = set(use.names)
             if use.unset and key == "environment" and not dropped:
                 self.findings.note(f"{service}.{key}", f"{', '.join(sorted(set(use.unset)))} is not set and stands for nothing")
             if len(self.findings.problems) == problems:
@@ -138,7 +135,7 @@ class Reading:
 
     def _walk(self, value: Any, place: tuple[str, ...], use: Use) -> Any:
         if isinstance(value, str):
-            inner = Use(use.blank or place[1:3] == ("build", "args") or place[2:3] == ("labels",), use.names, use.unset)
+            inner = Use(use.blank or place[1:3] == ("build", "args") or place[2:3] == ("labels",), use.unset)
             try:
                 return interpolate(value, self.variables, inner)
             except ComposeError as error:

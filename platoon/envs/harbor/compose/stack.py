@@ -9,7 +9,7 @@ from typing import Any
 from platoon.envs.harbor.compose import builds, values
 from platoon.envs.harbor.compose.edits import Edited
 from platoon.envs.harbor.compose.errors import ComposeError
-from platoon.envs.harbor.compose.host_network import host_network_rules
+from platoon.envs.harbor.compose.host_network import host_network_rules, ruled_names
 from platoon.envs.harbor.compose.interpolate import Use, interpolate
 from platoon.envs.harbor.compose.order import MAIN, start_order
 from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
@@ -64,11 +64,12 @@ def read_services(edited: Edited, reading: Reading) -> Services:
                 services.externals[name] = read_external(name, reading.interpolated(name, kept, "sidecar"), reading)
                 continue
             dropped = role == "sidecar" and not is_empty((tree or {}).get("profiles"))
-            interpolated = reading.interpolated(name, tree or {}, "main" if role == "main" else "sidecar", dropped=dropped)
+            own = replace(reading, variables=replace(reading.variables, ruled=ruled_names(name, edited.rules)))
+            interpolated = own.interpolated(name, tree or {}, "main" if role == "main" else "sidecar", dropped=dropped)
             if dropped:
                 services.dropped.add(name)
                 continue
-            draft = read_service(name, interpolated, "main" if role == "main" else "sidecar", reading)
+            draft = read_service(name, interpolated, "main" if role == "main" else "sidecar", own)
             if role == "main":
                 services.main = draft
             else:
