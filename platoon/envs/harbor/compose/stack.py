@@ -16,7 +16,7 @@ from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
 from platoon.envs.harbor.compose.references import Names, tokenised
 from platoon.envs.harbor.compose.service import read_external, read_service
 from platoon.envs.harbor.compose.stack_plan import Dependency, External, Init, Port, ServicePlan, StackPlan
-from platoon.envs.harbor.compose.subset import is_empty
+from platoon.envs.harbor.compose.subset import Role, is_empty
 from platoon.envs.harbor.compose.text import ImagePart, Text
 
 SERVICE_LIMIT = 64
@@ -56,7 +56,7 @@ def read_services(edited: Edited, reading: Reading) -> Services:
     for name, tree in trees.items():
         with findings.at("services", name):
             values.name(name)
-            role = "main" if name == MAIN else "sidecar"
+            role: Role = "main" if name == MAIN else "sidecar"
             if not isinstance(tree, dict | None):
                 raise ComposeError("a service is a mapping")
             if name in edited.externals:
@@ -65,11 +65,11 @@ def read_services(edited: Edited, reading: Reading) -> Services:
                 continue
             dropped = role == "sidecar" and not is_empty((tree or {}).get("profiles"))
             own = replace(reading, variables=replace(reading.variables, ruled=ruled_names(name, edited.rules)))
-            interpolated = own.interpolated(name, tree or {}, "main" if role == "main" else "sidecar", dropped=dropped)
+            interpolated = own.interpolated(name, tree or {}, role, dropped=dropped)
             if dropped:
                 services.dropped.add(name)
                 continue
-            draft = read_service(name, interpolated, "main" if role == "main" else "sidecar", own)
+            draft = read_service(name, interpolated, role, own)
             if role == "main":
                 services.main = draft
             else:
