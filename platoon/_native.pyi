@@ -1,7 +1,8 @@
 """The compiled core: buffers in and out. Use it through `platoon.artifacts.digests` and `platoon.rows`."""
 
+from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ __all__ = [
     "ERROR",
     "MESSAGE",
     "NO_CALL",
+    "OWNERS_RULE",
     "DataError",
     "Merger",
     "ShapeError",
@@ -23,17 +25,34 @@ __all__ = [
     "block_digest",
     "build_info",
     "check_block",
+    "concat_blocks",
     "content_hash",
+    "dense_keys",
     "discount_weights",
+    "from_stored",
     "hashed_files",
+    "image_entries",
+    "image_owners",
+    "input_digests",
     "is_ignored",
+    "layer_owners",
     "level_weights",
+    "oci_sif",
+    "oldest_versions",
+    "publish_task",
     "row_totals",
     "scale_rows",
+    "select_rows",
     "sha256_file",
+    "sif_objects",
+    "squash_entries",
     "stale_rows",
     "surviving_starts",
+    "sync_file_system",
+    "to_stored",
     "training_metrics",
+    "tree_files",
+    "verify_tasks",
 ]
 
 ACTION: Final[int]
@@ -42,18 +61,59 @@ MESSAGE: Final[int]
 NO_CALL: Final[int]
 CONTENT_HASH_RULE: Final[str]
 BLOCK_RULE: Final[str]
+OWNERS_RULE: Final[str]
 
 class DataError(ValueError): ...
 class ShapeError(ValueError): ...
 class UnsupportedError(Exception): ...
 
-def build_info() -> dict[str, str | bool]: ...
+def build_info() -> dict[str, str | bool | int]: ...
 def sha256_file(path: str | PathLike[str]) -> tuple[str, int]: ...
-def content_hash(task_dir: str | PathLike[str]) -> str: ...
-def hashed_files(task_dir: str | PathLike[str]) -> list[tuple[str, str, int]]: ...
+def content_hash(task_dir: str | PathLike[str], threads: int | None = None) -> str: ...
+def hashed_files(task_dir: str | PathLike[str], threads: int | None = None) -> tuple[str, list[tuple[str, str, int]]]: ...
 def is_ignored(text: str, path: str) -> bool: ...
-def check_block(block: object, policy_count: int, role_count: int) -> None: ...
-def block_digest(block: object, policies: list[str], roles: list[str]) -> str: ...
+def layer_owners(
+    layers: Sequence[tuple[str | PathLike[str], str | None, int | None, str | None, str | None]],
+) -> tuple[bytes, int, int]: ...
+def squash_entries(path: str | PathLike[str], offset: int = 0) -> dict[str, Any]: ...
+def image_entries(path: str | PathLike[str]) -> dict[str, Any]: ...
+def image_owners(path: str | PathLike[str]) -> tuple[bytes, int, int]: ...
+def sif_objects(path: str | PathLike[str]) -> list[dict[str, Any]]: ...
+def oci_sif(path: str | PathLike[str]) -> dict[str, Any]: ...
+def check_block(block: object, policy_count: int, role_count: int, side_name_count: int) -> None: ...
+def block_digest(block: object, policies: list[str], roles: list[str], side_names: list[str]) -> str: ...
+def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
+def from_stored(
+    token_low: NDArray[np.uint16],
+    token_planes: NDArray[np.uint8],
+    logprob_low: NDArray[np.uint16],
+    logprob_high: NDArray[np.uint16],
+    span_start: NDArray[np.int64],
+    span_end: NDArray[np.int64],
+    span_call: NDArray[np.uint32],
+    span_flags: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint8], NDArray[np.uint32]]: ...
+def select_rows(block: object, rows: NDArray[np.int64]) -> dict[str, Any]: ...
+def concat_blocks(
+    blocks: Sequence[object], policy_maps: list[list[int]], role_maps: list[list[int]], side_maps: list[list[int]]
+) -> dict[str, Any]: ...
+def tree_files(
+    directory: str | PathLike[str], paths: list[str] | None = None, threads: int | None = None
+) -> list[tuple[str, str, int, bool]]: ...
+def input_digests(directory: str | PathLike[str], paths: list[str]) -> list[str]: ...
+def publish_task(
+    source: str | PathLike[str],
+    base: str | PathLike[str],
+    trees: str | PathLike[str],
+    staged: str | PathLike[str],
+    programs: set[str],
+    expected: str | None = None,
+    durable: bool = True,
+) -> tuple[str, Literal["copied", "found", "changed"]]: ...
+def sync_file_system(path: str | PathLike[str]) -> None: ...
+def verify_tasks(
+    tasks: list[tuple[str | PathLike[str], str, list[tuple[str, str]] | None]], threads: int | None = None
+) -> list[str | None]: ...
 def stale_rows(
     row_version: NDArray[np.int64],
     row_policy: NDArray[np.uint16],
@@ -62,8 +122,10 @@ def stale_rows(
     current: list[int],
     bounds: list[int | None],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint64]]: ...
+def oldest_versions(call_version: NDArray[np.int64], call_offsets: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def dense_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]: ...
 def baselines(
-    keys: NDArray[np.int64], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
+    keys: Sequence[NDArray[Any]], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
 ) -> NDArray[np.float64]: ...
 def apply_advantages(
     flags: NDArray[np.uint8],
@@ -71,12 +133,16 @@ def apply_advantages(
     advantages: NDArray[np.float64] | NDArray[np.float32],
     per_token: bool,
     suppress_errors: bool,
+    threads: int | None = None,
 ) -> dict[str, Any]: ...
 def row_totals(
     advantages: NDArray[np.float32], is_trained: NDArray[np.bool_], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]: ...
 def scale_rows(
-    advantages: NDArray[np.float32], offsets: NDArray[np.int64], weights: NDArray[np.float64]
+    advantages: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    threads: int | None = None,
 ) -> NDArray[np.float32]: ...
 def level_weights(
     row_depth: NDArray[np.uint16], row_start: NDArray[np.uint8], trained_tokens: NDArray[np.int64]
@@ -93,6 +159,7 @@ def assemble(
     offsets: NDArray[np.int64],
     kept: NDArray[np.int64],
     scale: float,
+    threads: int | None = None,
 ) -> dict[str, NDArray[Any]]: ...
 def training_metrics(
     sampled: NDArray[np.float32],
@@ -103,17 +170,8 @@ def training_metrics(
 
 @final
 class Merger:
-    def __new__(cls) -> Merger: ...
-    def begin(self, member: int, trajectory: int, role: int, depth: int, reward: float) -> None: ...
-    def push(
-        self,
-        prompt: NDArray[np.uint32],
-        action: NDArray[np.uint32],
-        logprobs: NDArray[np.float32],
-        policy: int,
-        version: int,
-        routing: int,
-        is_error: bool,
-        is_message: bool,
-    ) -> None: ...
-    def finish(self) -> dict[str, NDArray[Any]]: ...
+    def __new__(cls, policies: list[str], roles: list[str]) -> Merger: ...
+    def begin(self, member: int, trajectory: int, role: str, depth: int, reward: float) -> None: ...
+    def push(self, call: object) -> None: ...
+    def extend(self, trajectories: Iterable[object]) -> None: ...
+    def finish(self) -> dict[str, Any]: ...

@@ -49,7 +49,7 @@ def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
     fsync_directory(path.parent)
 
 
-def publish_bytes(path: Path, data: bytes, mode: int = READ_ONLY) -> None:
+def publish_bytes(path: Path, data: bytes | memoryview, mode: int = READ_ONLY) -> None:
     """Writes `data` to `path` atomically. An equal file is left as it is, so that its time says when it last changed."""
     with suppress(OSError):
         if path.read_bytes() == data:

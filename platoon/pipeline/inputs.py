@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.canonical import read_json
+from platoon.artifacts.digests import sha256_file
 from platoon.artifacts.publish import publish_json
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -90,7 +90,7 @@ def read_inputs(directory: Path, site: Site, base: Path | None = None, console: 
         directory=directory,
         kind=resolved.kind,
         values=resolved.values,
-        digests={name: f"sha256:{hashlib.sha256((directory / name).read_bytes()).hexdigest()}" for name in INPUT_FILES},
+        digests={name: sha256_file(directory / name) for name in INPUT_FILES},
         entries=_entries(resolved, datasets, site, base or Path()),
         chat=_chat(datasets, site),
         image_map=read_json(directory / IMAGE_MAP, "image map"),

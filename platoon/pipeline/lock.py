@@ -18,7 +18,7 @@ from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problem
 from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.publish import HarborCache, cache_problems
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.harness.spec import load_spec
@@ -127,7 +127,7 @@ def _missing(datasets: Mapping[str, Any], site: Site) -> bool:
         if "lock_digest" not in entry:
             continue
         path = cache.lock_by_digest(entry["lock_digest"])
-        if not path.is_file() or not all(cache.task(row.digest).is_dir() for row in HarborLock.read(path).tasks):
+        if not path.is_file() or any(cache_problems((row.digest for row in HarborLock.read(path).tasks), cache)):
             return True
     return False
 

@@ -33,7 +33,7 @@ from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
 from platoon.train.trainer.found import check_found
-from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured
+from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured, told_figures
 from platoon.train.trainer.renderers import early_renderers, section_of
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
@@ -206,5 +206,6 @@ def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, 
         refuse_unmeasured(request.run, request.run_dir, row)
     if request.receipt is not None:
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
-    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}")
+    figures = told_figures(request.run_dir, row)
+    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}" + (f"; {figures}" if figures else ""))
     return True

@@ -4,7 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use platoon_digest::DigestError;
+use platoon_layers::{Fault, LayersError};
 use platoon_rows::RowsError;
+use platoon_squash::SquashError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -18,6 +20,8 @@ pub(crate) fn digest_error(error: DigestError) -> PyErr {
         DigestError::Io { path, source } => os_error(path, &source),
         DigestError::NotAFile { .. }
         | DigestError::EscapingLink { .. }
+        | DigestError::LinkToNoFile { .. }
+        | DigestError::LinkedPlace { .. }
         | DigestError::TextNotUtf8 { .. }
         | DigestError::Pattern { .. } => DataError::new_err(error.to_string()),
         DigestError::LinkedDirectory { .. } | DigestError::NameNotUtf8 { .. } | DigestError::TooDeep { .. } => {
@@ -31,6 +35,35 @@ pub(crate) fn rows_error(error: RowsError) -> PyErr {
         ShapeError::new_err(error.to_string())
     } else {
         DataError::new_err(error.to_string())
+    }
+}
+
+pub(crate) fn layers_error(error: LayersError) -> PyErr {
+    match error {
+        LayersError::Io { path, source } => os_error(path, &source),
+        LayersError::Unsupported { .. }
+        | LayersError::Limit { .. }
+        | LayersError::Entry { fault: Fault::Kind { .. } | Fault::Sparse { .. }, .. } => {
+            UnsupportedError::new_err(error.to_string())
+        }
+        LayersError::NotAFile { .. }
+        | LayersError::MediaType { .. }
+        | LayersError::Compressed { .. }
+        | LayersError::Size { .. }
+        | LayersError::Digest { .. }
+        | LayersError::Tar { .. }
+        | LayersError::Entry { .. } => DataError::new_err(error.to_string()),
+    }
+}
+
+pub(crate) fn squash_error(error: SquashError) -> PyErr {
+    match error {
+        SquashError::Io { path, source } => os_error(path, &source),
+        SquashError::Unsupported { .. } | SquashError::Limit { .. } => UnsupportedError::new_err(error.to_string()),
+        SquashError::NotAFile { .. }
+        | SquashError::Magic { .. }
+        | SquashError::OutOfFile { .. }
+        | SquashError::Damaged { .. } => DataError::new_err(error.to_string()),
     }
 }
 

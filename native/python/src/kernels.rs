@@ -1,41 +1,16 @@
 //! Kernels on the columns of row blocks.
 
 use numpy::PyArray1;
-use platoon_rows::{self as core, Advantages, BaselineRule, ClipBounds, RowTotals, TrainedTokens};
+use platoon_rows::{self as core, Advantages, BaselineRule, ClipBounds, KeyColumn, RowTotals, TrainedTokens};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, dict_of, dict_of_arrays, give, slices, BlockColumns, Column};
+use crate::arrays::{detach_above, dict_of, dict_of_arrays, give, slices, Array, Column, Input};
 use crate::errors::rows_error;
+use crate::threads::threads_or_default;
 
-type Array<'py, T> = Bound<'py, PyArray1<T>>;
 /// Stale rows, groups with a stale row, groups of stale rows alone, and stale rows by policy.
 type StaleArrays<'py> = (Array<'py, bool>, Array<'py, bool>, Array<'py, bool>, Array<'py, u64>);
-type Input<'a, 'py> = &'a Bound<'py, PyAny>;
-
-/// Checks every rule of a block.
-#[pyfunction]
-pub(crate) fn check_block(py: Python<'_>, block: Input, policy_count: usize, role_count: usize) -> PyResult<()> {
-    let columns = BlockColumns::read(block)?;
-    let view = columns.view()?;
-    detach_above(py, size_of_val(view.tokens), || view.check(policy_count, role_count)).map_err(rows_error)
-}
-
-/// SHA-256 of a checked block, lower-case hex.
-#[pyfunction]
-pub(crate) fn block_digest(
-    py: Python<'_>,
-    block: Input,
-    policies: Vec<String>,
-    roles: Vec<String>,
-) -> PyResult<String> {
-    let columns = BlockColumns::read(block)?;
-    let view = columns.view()?;
-    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
-    let digest = detach_above(py, size_of_val(view.tokens), || core::block_digest(&view, &policies, &roles));
-    Ok(platoon_digest::hex(&digest))
-}
 
 /// Rows too old for their policy's bound; a bound of None never is.
 #[pyfunction]
@@ -57,23 +32,78 @@ pub(crate) fn stale_rows<'py>(
     Ok((give(py, stale.is_stale_R), groups.0, groups.1, give(py, stale.count_P)))
 }
 
+/// The oldest version among each row's calls, -1 where none has one.
+#[pyfunction]
+pub(crate) fn oldest_versions<'py>(
+    py: Python<'py>,
+    call_version: Input<'_, 'py>,
+    call_offsets: Input<'_, 'py>,
+) -> PyResult<Array<'py, i64>> {
+    slices!(call_version, call_offsets);
+    let oldest = detach_above(py, size_of_val(call_version), || core::oldest_versions(call_version, call_offsets));
+    Ok(give(py, oldest.map_err(rows_error)?))
+}
+
+/// Numbers of the keys that columns of int64, uint32 or uint16 make, by order of first appearance.
+#[pyfunction]
+pub(crate) fn dense_keys<'py>(py: Python<'py>, columns: Vec<Bound<'py, PyAny>>) -> PyResult<Array<'py, i64>> {
+    let columns = read_keys(&columns)?;
+    let keys = columns.iter().map(LentKey::view).collect::<PyResult<Vec<_>>>()?;
+    let entries = keys.first().map_or(0, KeyColumn::len);
+    let numbers = detach_above(py, entries * size_of::<i64>(), || core::dense_keys(&keys, entries));
+    Ok(give(py, numbers.map_err(rows_error)?))
+}
+
 /// The baseline of each agent among the peers that share its key.
 #[pyfunction]
 pub(crate) fn baselines<'py>(
     py: Python<'py>,
-    keys: Input<'_, 'py>,
+    keys: Vec<Bound<'py, PyAny>>,
     rewards: Input<'_, 'py>,
     is_peer: Input<'_, 'py>,
     leave_one_out: bool,
 ) -> PyResult<Array<'py, f64>> {
-    slices!(keys, rewards, is_peer);
+    let columns = read_keys(&keys)?;
+    let keys = columns.iter().map(LentKey::view).collect::<PyResult<Vec<_>>>()?;
+    slices!(rewards, is_peer);
     let rule = if leave_one_out { BaselineRule::LeaveOneOut } else { BaselineRule::Mean };
-    let values = detach_above(py, size_of_val(keys), || core::baselines(keys, rewards, is_peer, rule));
+    let values = detach_above(py, size_of_val(rewards), || core::baselines(&keys, rewards, is_peer, rule));
     Ok(give(py, values.map_err(rows_error)?))
+}
+
+/// A key column as Python lent it.
+enum LentKey<'py> {
+    I64(Column<'py, i64>),
+    U32(Column<'py, u32>),
+    U16(Column<'py, u16>),
+}
+
+impl LentKey<'_> {
+    fn view(&self) -> PyResult<KeyColumn<'_>> {
+        Ok(match self {
+            Self::I64(column) => KeyColumn::I64(column.slice()?),
+            Self::U32(column) => KeyColumn::U32(column.slice()?),
+            Self::U16(column) => KeyColumn::U16(column.slice()?),
+        })
+    }
+}
+
+fn read_keys<'py>(columns: &[Bound<'py, PyAny>]) -> PyResult<Vec<LentKey<'py>>> {
+    let read = |column: &Bound<'py, PyAny>| {
+        if column.cast::<PyArray1<u32>>().is_ok() {
+            return Ok(LentKey::U32(Column::read("key", column)?));
+        }
+        if column.cast::<PyArray1<u16>>().is_ok() {
+            return Ok(LentKey::U16(Column::read("key", column)?));
+        }
+        Ok(LentKey::I64(Column::read("key", column)?))
+    };
+    columns.iter().map(read).collect()
 }
 
 /// Advantages (float64 a row, or float32 a token) on action tokens.
 #[pyfunction]
+#[pyo3(signature = (flags, offsets, advantages, per_token, suppress_errors, threads=None))]
 pub(crate) fn apply_advantages<'py>(
     py: Python<'py>,
     flags: Input<'_, 'py>,
@@ -81,7 +111,9 @@ pub(crate) fn apply_advantages<'py>(
     advantages: Input<'_, 'py>,
     per_token: bool,
     suppress_errors: bool,
+    threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let threads = threads_or_default(threads);
     slices!(flags, offsets);
     let (tokens, rows);
     let advantages = if per_token {
@@ -91,8 +123,9 @@ pub(crate) fn apply_advantages<'py>(
         rows = Column::read("advantages", advantages)?;
         Advantages::PerRow(rows.slice()?)
     };
-    let applied = detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors))
-        .map_err(rows_error)?;
+    let applied =
+        detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors, threads))
+            .map_err(rows_error)?;
     let result = PyDict::new(py);
     result.set_item("advantages_T", give(py, applied.advantages_T))?;
     result.set_item("is_trained_T", give(py, applied.is_trained_T))?;
@@ -126,14 +159,17 @@ fn set_totals(result: &Bound<'_, PyDict>, totals: RowTotals) -> PyResult<()> {
 
 /// Advantages times their row's weight.
 #[pyfunction]
+#[pyo3(signature = (advantages, offsets, weights, threads=None))]
 pub(crate) fn scale_rows<'py>(
     py: Python<'py>,
     advantages: Input<'_, 'py>,
     offsets: Input<'_, 'py>,
     weights: Input<'_, 'py>,
+    threads: Option<usize>,
 ) -> PyResult<Array<'py, f32>> {
+    let threads = threads_or_default(threads);
     slices!(advantages, offsets, weights);
-    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights));
+    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights, threads));
     Ok(give(py, scaled.map_err(rows_error)?))
 }
 
@@ -175,6 +211,7 @@ pub(crate) fn surviving_starts<'py>(
 
 /// The service's buffers for the kept rows.
 #[pyfunction]
+#[pyo3(signature = (tokens, logprobs, advantages, is_trained, offsets, kept, scale, threads=None))]
 #[allow(clippy::too_many_arguments, reason = "one argument a column")]
 pub(crate) fn assemble<'py>(
     py: Python<'py>,
@@ -185,10 +222,12 @@ pub(crate) fn assemble<'py>(
     offsets: Input<'_, 'py>,
     kept: Input<'_, 'py>,
     scale: f64,
+    threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let threads = threads_or_default(threads);
     slices!(tokens, logprobs, advantages, is_trained, offsets, kept);
     let columns = TrainedTokens { tokens, logprobs, advantages, is_trained };
-    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale))
+    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale, threads))
         .map_err(rows_error)?;
     dict_of_arrays!(py, out, input_tokens_S, target_tokens_S, logprobs_S, advantages_S, is_trained_S, offsets)
 }

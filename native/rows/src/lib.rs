@@ -1,8 +1,9 @@
 //! Kernels on row blocks.
 //!
 //! A block holds the training rows of one group: token columns end to end, row boundaries, one table a row and one a model call.
-//! Every kernel is a pure function of borrowed slices: it checks shapes, allocates in proportion to its input and spawns no thread.
-//! Sums run in f64 in the order of the input, so that equal inputs give equal bits.
+//! Every kernel is a pure function of borrowed slices: it checks shapes and allocates in proportion to its input. Sums run in f64 in the
+//! order of the input, so that equal inputs give equal bits. Kernels that take `threads` start at most so many less one, end them before
+//! they return, and give the same result for any number.
 
 #![allow(
     non_snake_case,
@@ -12,21 +13,35 @@
 mod apply;
 mod assemble;
 mod block;
+mod choose;
 mod credit;
 mod depth;
 mod digest;
 mod error;
+mod items;
+mod keys;
 mod merge;
 mod metrics;
+mod owned;
+mod parts;
+mod runs;
+mod side;
 mod stale;
+mod stored;
 
 pub use apply::{apply_advantages, row_totals, scale_rows, Advantages, Applied, ErrorCounters, RowTotals};
 pub use assemble::{assemble, Assembled, TrainedTokens};
-pub use block::{Block, ACTION, ERROR, MESSAGE, NO_CALL};
+pub use block::{Block, NameCounts, ACTION, ERROR, MESSAGE, NO_CALL};
+pub use choose::{concat, select, NameMaps};
 pub use credit::{baselines, BaselineRule};
 pub use depth::{discount_weights, level_weights, surviving_starts};
-pub use digest::{block_digest, BLOCK_RULE};
+pub use digest::{block_digest, Names, BLOCK_RULE};
 pub use error::RowsError;
-pub use merge::{Call, Merged, Merger, Trajectory};
+pub use items::Items;
+pub use keys::{dense_keys, KeyColumn};
+pub use merge::{Call, Chunk, Merger, Trajectory};
 pub use metrics::{training_metrics, ClipBounds, TrainingMetrics};
-pub use stale::{stale_rows, Stale};
+pub use owned::OwnedBlock;
+pub use side::Side;
+pub use stale::{oldest_versions, stale_rows, Stale};
+pub use stored::{from_stored, to_stored, Stored, StoredColumns, TokenColumns};

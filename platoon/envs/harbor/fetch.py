@@ -20,7 +20,7 @@ from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache, publish_task, sweep_staging
+from platoon.envs.harbor.publish import HarborCache, make_durable, publish_task, sweep_staging
 from platoon.envs.harbor.selection import Allowlist
 from platoon.envs.harbor.source import Source, SourceTask, open_source
 from platoon.errors import ConfigError, Problem
@@ -62,6 +62,7 @@ def fetch(options: HarborOptions, base: Path, cache: HarborCache) -> Fetched:
             tasks=tuple(built),
         )
         path = cache.lock_by_name(name)
+        make_durable(cache)
         lock.write(cache.lock_by_digest(lock.digest))
         lock.write(path)
         meta = {"created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seconds": round(time.time() - started, 3)}

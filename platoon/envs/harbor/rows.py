@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.digests import HashedTask, input_digests
 from platoon.config.yaml import read_yaml
-from platoon.envs.harbor.content import TaskContents
 from platoon.envs.harbor.format import COMPOSE_FILE, UNREAD_COMPOSE_FILES, HarborTask, TaskRefused, read_task, read_toml
-from platoon.envs.harbor.holdout import input_digest
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.envs.harbor.source import SourceTask
@@ -22,9 +21,7 @@ NOT_INPUTS = frozenset(
 BYTES_PER_MB = 1024 * 1024
 
 
-def build_row(
-    task: SourceTask, directory: Path, contents: TaskContents, index: Mapping[str, Any], options: HarborOptions
-) -> LockRow:
+def build_row(task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], options: HarborOptions) -> LockRow:
     """The row of a task. Never raises for what the task holds: that is `refused`."""
     flags: dict[str, Any] = {}
     image: dict[str, Any] = {}
@@ -41,7 +38,8 @@ def build_row(
         if loaded.uploads_environment:
             files = [file for file in contents.files if file.path.startswith("environment/")]
             flags["upload_bytes"] = sum(file.size_bytes for file in files)
-            inputs = {file.path: _input_digest(directory / file.path) for file in files if file.path not in NOT_INPUTS}
+            paths = [file.path for file in files if file.path not in NOT_INPUTS]
+            inputs = dict(zip(paths, input_digests(directory, paths), strict=True))
         _check_uploads(flags["upload_bytes"], options.refuse)
     except TaskRefused as refusal:
         refused = refusal.refusal
@@ -125,7 +123,3 @@ def _check_uploads(upload_bytes: int, refuse: Refuse) -> None:
     limit = refuse.uploads_over_mb
     if limit is not None and upload_bytes > limit * BYTES_PER_MB:
         raise TaskRefused("uploads_over_mb", f"a session would upload {upload_bytes} bytes, over {limit:g} MiB")
-
-
-def _input_digest(path: Path) -> str:
-    return input_digest(path.read_bytes())

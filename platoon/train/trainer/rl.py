@@ -103,8 +103,9 @@ class RlTrainer(TrainerBase):
         assert self._rollouts is not None
         source = self._rollouts.source
         specs = run.settings.specs
+        reward = ""
         while run.steps_left and not run.stop.asked:
-            place = f"step {run.step + 1} of {self.planned_steps()}"
+            place = f"step {run.step + 1} of {self.planned_steps()}{reward}"
             trained = {policy.id: policy for policy in run.trained}
             step = TrainStep(source, trained, self._settings, run.waits, partial(_tell, run, place))
             try:
@@ -118,6 +119,8 @@ class RlTrainer(TrainerBase):
             source.committed(result.fates)
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
+            if "train/reward" in metrics:
+                reward = f", last reward {metrics['train/reward']:.3f}"
 
     def has_unsaved_work(self) -> bool:
         """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""
