@@ -10,6 +10,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 chmod 755 "$folder"
 export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
 
 if apt-get install -y -qq --no-install-recommends apptainer > /dev/null 2>&1; then
     exec apptainer --version
