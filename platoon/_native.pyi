@@ -182,7 +182,6 @@ def training_metrics(
     is_trained: NDArray[np.bool_],
     clip: tuple[float, float] | None,
 ) -> dict[str, Any]: ...
-
 def add_attempts(
     passes: NDArray[np.float64],
     failures: NDArray[np.float64],
