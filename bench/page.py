@@ -15,11 +15,12 @@ A floor does a part of the work and nothing else. Peak is what one call adds to 
 NOTES = """
 ## What bounds the row kernels
 
-Found with `perf record`. *merge*: half of the time is `memcmp` of each prompt with its row, at 40 to 50 GB/s; the rest is the 13 bytes a
-token that are written and some 0.3 us a call at the boundary. *advantages to tokens*: the five bytes a token that are written; on pages
-of 4 KiB two thirds of the time were page faults, so large columns are advised to large pages, as numpy's are. *block to bytes*: SHA-256
-of the tokens and of the sampled logprobs is a floor of its own (a third of the time), zstd's Huffman coding of what does not repeat is
-another third. With uniformly random token ids, which no text has, both sides compress faster and the ratio is near 0.6.
+Found with `perf record`. *merge*: half of the time is `memcmp` of each prompt with its row, at 40 to 50 GB/s; the rest is the 13
+bytes a token that are written and some 0.3 us a call at the boundary. *advantages to tokens*: the five bytes a token that are
+written; on pages of 4 KiB two thirds of the time were page faults, so large columns are advised to large pages, as numpy's are.
+*block to bytes*: SHA-256 of the tokens and of the sampled logprobs is a floor of its own (a third of the time), zstd's Huffman
+coding of what does not repeat is another third. With uniformly random token ids, which no text has, both sides compress faster and
+the ratio is near 0.6.
 """
 
 
