@@ -1,8 +1,9 @@
-"""Finds what a test left behind: processes, listening sockets, mounts, scratch.
+"""Finds what a test left behind: processes, listening sockets, mounts, scratch, registered sandboxes.
 
 A plugin (`pytest_plugins = ["tests.leftovers"]`). All tests of a session get a scratch of their own. After every test that is no
 unit test, and once at the end, it fails when something lives that did not before: children of this process, processes that carry
-the session's scratch or a sandbox of it in their environment, listening sockets of this process, mounts, entries of the scratch.
+the session's scratch or a sandbox of it in their environment, listening sockets of this process, mounts, entries of the scratch,
+sandboxes that this process has started and not stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from platoon.sandbox.labels import LIVE
 
 SCRATCH_VARIABLE = "PLATOON_NODE_SCRATCH"
 GRACE_S = 3.0
@@ -29,9 +32,10 @@ class Present:
     sockets: frozenset[str] = field(default_factory=frozenset)
     mounts: frozenset[str] = field(default_factory=frozenset)
     scratch: frozenset[str] = field(default_factory=frozenset)
+    sandboxes: frozenset[str] = field(default_factory=frozenset)
 
     def beyond(self, before: Present) -> list[str]:
-        kinds = ("processes", "sockets", "mounts", "scratch")
+        kinds = ("processes", "sockets", "mounts", "scratch", "sandboxes")
         return [f"{kind}: {item}" for kind in kinds for item in sorted(getattr(self, kind) - getattr(before, kind))]
 
 
@@ -42,6 +46,7 @@ def look(scratch: Path, base: Path) -> Present:
         sockets=frozenset(_sockets()),
         mounts=frozenset(_mounts(scratch, base)),
         scratch=frozenset(_entries(scratch)),
+        sandboxes=frozenset(f"{type(sandbox).__name__} {sandbox.id}" for sandbox in LIVE.live()),
     )
 
 

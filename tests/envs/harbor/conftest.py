@@ -31,3 +31,9 @@ def make_task(tmp_path: Path) -> MakeTask:
         return directory
 
     return make
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Where a test's tasks go; their sandboxes lie beside it."""
+    return tmp_path / "dataset"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.envs.harbor.test_session import PASS, grade_after, sandboxes, write_task
+from tests.envs.harbor.sessions import PASS, grade_after, sandboxes, write_task
 
 pytestmark = pytest.mark.process
 
