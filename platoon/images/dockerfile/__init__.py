@@ -7,6 +7,7 @@ same plan on every machine: no mode but the executable bit of files, no time, no
     plan.key, plan.base, plan.deferred
 """
 
-from platoon.images.dockerfile.plan import BUILD_KEY_RULE, DockerfileError, ImagePlan, plan_image
+from platoon.images.dockerfile.errors import DockerfileError
+from platoon.images.dockerfile.plan import BUILD_KEY_RULE, ImagePlan, build_key, plan_image
 
-__all__ = ["BUILD_KEY_RULE", "DockerfileError", "ImagePlan", "plan_image"]
+__all__ = ["BUILD_KEY_RULE", "DockerfileError", "ImagePlan", "build_key", "plan_image"]
