@@ -47,6 +47,11 @@ class HarborCache:
         """Where the task of a `sha256:<hex>` digest lies, whether it is there or not."""
         return self.root / "tasks" / key_of(digest)
 
+    def has_task(self, digest: str) -> bool:
+        """Whether the cache has a directory, no link, for a digest; its bytes are not looked at."""
+        path = self.task(digest)
+        return path.is_dir() and not path.is_symlink()
+
     def lock_by_digest(self, digest: str) -> Path:
         """Where the lock of a digest lies; a lock by digest never changes, unlike one by name."""
         return self.root / "locks" / "by-digest" / f"{key_of(digest)}.lock.json"
@@ -59,17 +64,20 @@ class HarborCache:
         return self.root / ".locks" / f"fetch-{name}.lock"
 
 
-def publish_task(source: Path, contents: TaskContents, cache: HarborCache) -> bool:
+def publish_task(source: Path, contents: TaskContents, cache: HarborCache, programs: frozenset[str] = frozenset()) -> bool:
     """Makes the cache hold a task whose contents were read from `source`; True when it was copied.
 
+    programs: paths that are executable whatever they are called and begin with.
     Raises ConfigError when the source changed meanwhile, PlatoonError when it cannot be read or the cache not written.
     """
     target = cache.task(contents.digest)
     if _matches(target, contents.digest):
+        _add_programs(target, programs)
         return False
-    staged = cache.staging / _staging_name()
+    staged = cache.staging / staging_name()
     try:
         _copy(source, contents, staged)
+        _add_programs(staged, programs)
         if read_contents(staged).digest != contents.digest:
             raise ConfigError(
                 Problem("changed while it was copied", file=str(source), advice="fetch again when nothing writes there")
@@ -102,13 +110,14 @@ def check_cached(digest: str, cache: HarborCache) -> Path:
     return path
 
 
-def _staging_name() -> str:
+def staging_name() -> str:
+    """A name for a directory in the staging area that tells which process made it."""
     me = this_process()
     return f"{me.host},{me.pid},{me.start_ticks},{uuid.uuid4().hex}"
 
 
 def _matches(path: Path, digest: str) -> bool:
-    if not path.is_dir():
+    if path.is_symlink() or not path.is_dir():
         return False
     try:
         return read_contents(path).digest == digest
@@ -121,7 +130,7 @@ def _rename(staged: Path, target: Path, digest: str, cache: HarborCache) -> bool
     if target.exists() or target.is_symlink():
         if _matches(target, digest):
             return False
-        aside = cache.staging / _staging_name()
+        aside = cache.staging / staging_name()
         target.rename(aside)
         staged.rename(target)
         with suppress(OSError):
@@ -144,6 +153,14 @@ def _copy(source: Path, contents: TaskContents, staged: Path) -> None:
         # Contents only: no mode, owner or time of the source shows in the cache.
         shutil.copyfile(source / name, target)
         target.chmod(PROGRAM_MODE if _is_program(target) else FILE_MODE)
+
+
+def _add_programs(directory: Path, programs: frozenset[str]) -> None:
+    # Another source may have given the same files without their modes.
+    for name in programs:
+        path = directory / name
+        if path.is_file() and not path.is_symlink() and not path.stat().st_mode & 0o100:
+            path.chmod(PROGRAM_MODE)
 
 
 def _make_directory(path: Path) -> None:

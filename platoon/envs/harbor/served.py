@@ -12,8 +12,9 @@ from platoon.envs.harbor.format import HarborTask, read_task
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.envs.harbor.publish import HarborCache, check_cached
-from platoon.envs.harbor.rows import build_row
-from platoon.envs.harbor.source import DirectorySource, SourceTask
+from platoon.envs.harbor.rows import TaskSettings, build_row, finish_rows
+from platoon.envs.harbor.sources.directory import DirectorySource
+from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, Problem
 
@@ -64,24 +65,25 @@ def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
     """Task directories as they are: what cannot run is left out with a warning. Raises ConfigError when nothing is left."""
     found: dict[str, Path] = {}
     for reference in options.task_dirs or [str(options.dataset_dir)]:
-        source = DirectorySource(reference, base / Path(reference).expanduser())
-        for task in source.list_tasks():
+        dataset = DirectorySource(reference, base / Path(reference).expanduser()).dataset
+        for task in dataset.list_tasks():
             if task.id in found:
                 raise ConfigError(Problem(f"two tasks are called {task.id}", file=reference))
-            found[task.id] = source.materialise(task)
+            found[task.id] = dataset.directory(task)
     shown = options.dataset_dir or "task_dirs"
     # No fetch decided what to refuse here: the policies do, and a session's own checks.
-    judged = options.model_copy(update={"refuse": Refuse(agent_user=options.agent_user == "refuse", gpus=False)})
-    rows = [row for name, path in sorted(found.items()) if (row := _row(name, path, judged)) is not None]
+    settings = TaskSettings(Refuse(agent_user=options.agent_user == "refuse", gpus=False))
+    rows = [row for name, path in sorted(found.items()) if (row := _row(name, path, settings)) is not None]
+    rows = finish_rows(rows, settings.refuse)
     if not rows:
         raise ConfigError(Problem("holds no task that can run", file=shown, advice="the warnings above say why"))
     lock = HarborLock(shown, tree_digest(rows), {"kind": "directory"}, "platoon (as it is)", "", {}, tuple(rows))
     return ServedTasks(lock, split_lock(lock, options, base), directories=found)
 
 
-def _row(name: str, directory: Path, options: HarborOptions) -> LockRow | None:
+def _row(name: str, directory: Path, settings: TaskSettings) -> LockRow | None:
     try:
-        row = build_row(SourceTask(name, name), directory, read_contents(directory), {}, options)
+        row = build_row(SourceTask(name, name), directory, read_contents(directory), {}, settings).row
     except HASH_ERRORS as error:
         logger.warning("task %s is left out: %s", name, error)
         return None

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from platoon import exits
-from platoon.envs.harbor.fetch import fetch, inputs_digest
+from platoon.envs.harbor.answers import inputs_digest
+from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, check_cached, publish_task
@@ -288,7 +289,7 @@ def test_a_source_that_changes_while_it_is_copied(
         (data / "task-0/instruction.md").write_text("Changed.\n")
         return publish_task(*arguments)
 
-    monkeypatch.setattr("platoon.envs.harbor.fetch.publish_task", changed)
+    monkeypatch.setattr("platoon.envs.harbor.take.publish_task", changed)
     with pytest.raises(ConfigError, match="changed while it was copied"):
         fetch(options(), tmp_path, cache)
     assert not list((cache.root / "tasks").glob("*")) and not list(cache.staging.iterdir())
@@ -358,7 +359,7 @@ def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache
         (lambda text: text[:-10], "is no lock"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "version: must be 1, got 2"),
         (lambda text: text.replace("harbor-packager-v1", "other"), "hash_rule: must be harbor-packager-v1"),
-        (lambda text: text.replace('"compose_rule"', '"x"'), "compose_rule: must be platoon-compose-v1, got None"),
+        (lambda text: text.replace("platoon-compose-v1", "other"), "compose_rule: must be platoon-compose-v1, got other"),
         (lambda text: text.replace('"tasks": [', '"tasks": [1,'), "is no lock"),
         (lambda text: "[]", "is no lock"),
         (lambda text: "[" * 10_000, "is no lock"),

@@ -1,0 +1,186 @@
+"""From selected tasks of a dataset to rows of a lock: each task's files judged, overlaid, put into the cache, and planned there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platoon.config.text import printable
+from platoon.envs.harbor import rows, selection
+from platoon.envs.harbor.answers import Request
+from platoon.envs.harbor.content import HASH_ERRORS, TaskContents, read_contents, tree_problems
+from platoon.envs.harbor.format import TaskRefused
+from platoon.envs.harbor.lock import LockRow
+from platoon.envs.harbor.overlays import Overlay, apply_files
+from platoon.envs.harbor.publish import FILE_MODE, PROGRAM_MODE, publish_task
+from platoon.envs.harbor.reuse import Reuse
+from platoon.envs.harbor.rows import TaskSettings
+from platoon.envs.harbor.sources.places import make_directory, staging
+from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Materialised, SourceTask
+from platoon.errors import ConfigError, Problem
+
+SHOWN_PROBLEMS = 20
+
+
+@dataclass
+class TakenTasks:
+    """rows: in order of id. plans: stack plans by digest. copied: tasks that were not in the cache yet.
+
+    warnings: text to how many tasks and the first of them.
+    """
+
+    rows: tuple[LockRow, ...] = ()
+    plans: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    copied: int = 0
+    warnings: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task's files with overlays applied. refusal: why one could not be."""
+
+    directory: Path
+    contents: TaskContents
+    programs: frozenset[str]
+    upstream_digest: str | None = None
+    refusal: str | None = None
+
+
+def take_tasks(request: Request, dataset: Dataset, chosen: Sequence[SourceTask], reuse: Reuse, tools: FetchTools) -> TakenTasks:
+    """The rows of tasks. Raises ConfigError with the problems of all of them; what reached the cache by then stays."""
+    taker = _Taker(request, reuse, tools, len(chosen))
+    missing = [task for task in dataset.identify(chosen) if not taker.take_known(task)]
+    for item in dataset.materialise(missing):
+        taker.take(item)
+    return taker.finish()
+
+
+@dataclass
+class _Taker:
+    request: Request
+    reuse: Reuse
+    tools: FetchTools
+    total: int
+    taken: TakenTasks = field(default_factory=TakenTasks)
+    rows: list[LockRow] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return selection.metadata_fields(self.request.options)
+
+    def take_known(self, task: SourceTask) -> bool:
+        """Takes a task that the cache has; False when it must be fetched."""
+        if self.names and changing(self.request.overlays):
+            # Which overlays match may depend on settings that they change themselves.
+            return False
+        try:
+            known = self.reuse.find(task, changing(self._matched(task, task.index)))
+            if known is None:
+                return False
+            index = self._index(task, known.directory)
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+            return True
+        settings = TaskSettings(self.request.options.refuse, tuple(self._matched(task, index)), None, known.upstream_digest)
+        self._add(task, known.directory, known.contents, index, settings)
+        return True
+
+    def take(self, item: Materialised) -> None:
+        """Takes a task whose files are here."""
+        task = item.task
+        shown = f"{self.request.source.reference}/{printable(task.id)}"
+        if found := list(tree_problems(item.directory, shown)):
+            self.problems.extend(found)
+            return
+        try:
+            index = self._index(task, item.directory)
+            matched = self._matched(task, index)
+            with prepared(item, matched, self.tools, shown) as ready:
+                if task.digest is not None and task.digest != (ready.upstream_digest or ready.contents.digest):
+                    raise ConfigError(Problem(f"its files do not hash to {task.digest}, as the source says", file=shown))
+                if not self.problems:
+                    self._publish(task, ready, matched, index)
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+        except HASH_ERRORS as error:
+            self.problems.append(Problem(f"cannot be read: {printable(str(error))}", file=shown))
+
+    def _publish(self, task: SourceTask, ready: Prepared, matched: Sequence[Overlay], index: Mapping[str, Any]) -> None:
+        digest = ready.contents.digest
+        self.taken.copied += publish_task(ready.directory, ready.contents, self.tools.cache, ready.programs)
+        if ready.refusal is None:
+            self.reuse.remember(task, changing(matched), digest, ready.upstream_digest)
+        settings = TaskSettings(self.request.options.refuse, tuple(matched), ready.refusal, ready.upstream_digest)
+        self._add(task, self.tools.cache.task(digest), ready.contents, index, settings)
+
+    def finish(self) -> TakenTasks:
+        if self.problems:
+            more = len(self.problems) - SHOWN_PROBLEMS
+            last = [Problem(f"and {more} more problems", file=self.request.source.reference)] if more > 0 else []
+            raise ConfigError(self.problems[:SHOWN_PROBLEMS] + last)
+        self.taken.rows = tuple(rows.finish_rows(sorted(self.rows, key=lambda row: row.name), self.request.options.refuse))
+        return self.taken
+
+    def _add(
+        self, task: SourceTask, directory: Path, contents: TaskContents, index: Mapping[str, Any], settings: TaskSettings
+    ) -> None:
+        built = rows.build_row(task, directory, contents, index, settings)
+        self.rows.append(built.row)
+        if built.plan is not None and built.row.compose is not None:
+            self.taken.plans[str(built.row.compose["plan"])] = built.plan
+        for text in built.warnings:
+            count, example = self.taken.warnings.get(text, (0, task.id))
+            self.taken.warnings[text] = (count + 1, example)
+        self.tools.progress(f"{self.request.source.reference}: {len(self.rows)} of {self.total} tasks")
+
+    def _index(self, task: SourceTask, directory: Path) -> dict[str, Any]:
+        names = self.names
+        return selection.add_metadata(task.index, rows.read_metadata(directory) if names else {}, names, printable(task.id))
+
+    def _matched(self, task: SourceTask, index: Mapping[str, Any]) -> list[Overlay]:
+        return [overlay for overlay in self.request.overlays if overlay.matches(task.id, index)]
+
+
+def changing(overlays: Sequence[Overlay]) -> list[Overlay]:
+    """The overlays that change files; others only edit plans."""
+    return [overlay for overlay in overlays if overlay.edits or overlay.copies]
+
+
+@contextmanager
+def prepared(item: Materialised, overlays: Sequence[Overlay], tools: FetchTools, shown_as: str) -> Iterator[Prepared]:
+    """A task's files with overlays applied, for the block. Raises ConfigError for what they made of it, HASH_ERRORS."""
+    contents = read_contents(item.directory)
+    if not (wanted := changing(overlays)):
+        yield Prepared(item.directory, contents, item.programs)
+        return
+    with staging(tools.cache) as place:
+        copy = place / "task"
+        _copy(item, contents, copy)
+        try:
+            for overlay in wanted:
+                apply_files(overlay, copy)
+        except TaskRefused as refused:
+            yield Prepared(item.directory, contents, item.programs, refusal=refused.why)
+            return
+        if problems := list(tree_problems(copy, shown_as)):
+            raise ConfigError(problems)
+        after = read_contents(copy)
+        programs = frozenset(file.path for file in after.files if (copy / file.path).stat().st_mode & 0o100)
+        yield Prepared(copy, after, programs, contents.digest if after.digest != contents.digest else None)
+
+
+def _copy(item: Materialised, contents: TaskContents, target: Path) -> None:
+    """Copies what is hashed, by new inodes and without modes but the executable bit of programs."""
+    make_directory(target)
+    names = [file.path for file in contents.files]
+    if (item.directory / ".gitignore").is_file():
+        names.append(".gitignore")
+    for name in names:
+        make_directory((target / name).parent)
+        shutil.copyfile(item.directory / name, target / name)
+        (target / name).chmod(PROGRAM_MODE if name in item.programs else FILE_MODE)
