@@ -145,7 +145,7 @@ def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools
     started = time.time()
     for text in search.passed_over:
         tools.say(f"not used: {text}")
-    older = _older_locks(request, search)
+    older = () if request.source.is_local else _older_locks(request)
     lock, taken = make_lock(request, dataset, tools, older)
     if search.answer is not None:
         _tell_changes(request, search.answer.lock, lock, tools)
@@ -170,7 +170,7 @@ def _published(answer: Answer, request: Request, cache: HarborCache) -> Fetched:
     return Fetched(answer.lock, answer.path)
 
 
-def _older_locks(request: Request, search: Search) -> tuple[HarborLock, ...]:
+def _older_locks(request: Request) -> tuple[HarborLock, ...]:
     """Locks whose cached tasks may be the ones that are wanted, whatever question they answered."""
     found = []
     for path in dict.fromkeys((request.path, request.legacy_path)):

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -136,40 +136,42 @@ class GitStore:
             make_directory(tree)
             git = self.git.at(tree, place / "index")
             git.run("sparse-checkout", "set", "--no-cone", "--stdin", stdin=patterns, what="the checkout failed")
-            git.run("checkout", "--quiet", "--force", "--detach", commit, what="the checkout failed")
+            arguments = ("checkout", "--quiet", "--force", "--detach", commit)
+            try:
+                git.run(*arguments, what="the checkout failed")
+            except GitError as error:
+                if not error.is_absent and "promisor" not in error.stderr:
+                    raise
+                # Some servers leave blobs out and do not give them later.
+                self._fetch(commit, filtered=False)
+                git.run(*arguments, what="the checkout failed")
             yield Checkout(tree, git)
 
-    def _fetch(self, *what: str) -> None:
-        self.git.run(
-            "fetch",
-            *("--depth", "1"),
-            *self._filter(),
-            *("--no-tags", "--no-write-fetch-head", "--quiet", "origin", "--"),
-            *what,
-            what="the commit could not be fetched",
-        )
-
-    def _filter(self) -> tuple[str, ...]:
-        host = urlsplit(self.url).hostname or ""
-        return () if host in NO_FILTER_HOSTS else ("--filter=blob:none",)
+    def _fetch(self, what: str, *, filtered: bool = True) -> None:
+        is_filtered = filtered and (urlsplit(self.url).hostname or "") not in NO_FILTER_HOSTS
+        how = ("--filter=blob:none",) if is_filtered else ("--no-filter", *(() if filtered else ("--refetch",)))
+        arguments = ("fetch", "--depth", "1", *how, "--no-tags", "--no-write-fetch-head", "--quiet", "origin", "--", what)
+        self.git.run(*arguments, what="the commit could not be fetched")
 
     def _deepen(self, commit: str, first: GitError) -> None:
+        # Whole, since such a server would not give a blob by its id either.
         branches = "+refs/heads/*:refs/remotes/origin/*"
         with suppress(GitError):
-            self._fetch(branches)
+            self._fetch(branches, filtered=False)
         for depth in (*DEEPEN_BY, 0):
             if self._has(commit):
                 return
             how = (f"--deepen={depth}",) if depth else ("--unshallow",)
             with suppress(GitError):
-                self.git.run("fetch", *how, *self._filter(), "--no-tags", "--quiet", "origin", "--", branches)
+                self.git.run("fetch", *how, "--no-filter", "--no-tags", "--quiet", "origin", "--", branches)
         if not self._has(commit):
             raise self._fault(f"has no commit {commit}, or it is not open to you") from first
 
     def _has(self, commit: str) -> bool:
+        # What is missing is not to be asked for here.
+        offline = replace(self.git, extra={"GIT_NO_LAZY_FETCH": "1"})
         try:
-            # A commit that is missing is not asked for one by one.
-            self.git.run("rev-list", "--max-count=1", "--missing=allow-any", commit, "--")
+            offline.run("cat-file", "-e", f"{commit}^{{commit}}")
         except GitError:
             return False
         return True
