@@ -108,7 +108,7 @@ class HarborOptions(ConfigModel):
     """All options of a Harbor entry. Exactly one of dataset, adapter, dataset_dir, task_dirs and lock alone says what is served."""
 
     dataset: str | None = None
-    """a dataset to lock: a path, `hf://org/name@rev#path`, `harbor://org/name@ref`, `harbor://name@version`, `git+<url>@ref#path`"""
+    """dataset to lock: path, `hf://org/name@rev#path`, `harbor://org/name@ref`, `harbor://name@version` or `git+<url>@ref#path`"""
     adapter: AdapterOptions | None = None
     """a program that generates the dataset to lock"""
     registry: str | None = None

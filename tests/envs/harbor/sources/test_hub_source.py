@@ -137,7 +137,7 @@ def test_an_interrupted_fetch_goes_on(hub: FakeHub, tasks: Repository, fetching:
     away.rename(hub.home / "away")
     monkeypatch.setattr("platoon.envs.harbor.sources.harbor_cli.RETRY_S", 0.0)
     options = {"dataset": f"harbor://org/bench@{digests['org/bench']}"}
-    with pytest.raises(PlatoonError, match="could not be downloaded in 3 tries: .*Error: cannot download"):
+    with pytest.raises(PlatoonError, match=r"could not be downloaded in 3 tries: .*Error: cannot download"):
         fetching(options)
     kept = len(list((fetching.cache.root / "tasks").iterdir()))
     assert kept == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -190,7 +189,6 @@ def test_which_failures_are_tried_again(error: Exception, words: str, calls: int
 
 
 def test_waits_that_the_server_asks_for() -> None:
-    answers: list[Callable[[], str]] = []
     waited: list[float] = []
     said: list[str] = []
 
@@ -200,8 +198,8 @@ def test_waits_that_the_server_asks_for() -> None:
     def long() -> str:
         raise http_error(errors.HfHubHTTPError, 429, {"Retry-After": "99999"})
 
-    answers = [busy, long, lambda: "done"]
-    assert retrying(lambda: answers.pop(0)(), "x", sleep=waited.append, jitter=lambda: 0.0, say=said.append) == "done"
+    order = iter((busy, long, lambda: "done"))
+    assert retrying(lambda: next(order)(), "x", sleep=waited.append, jitter=lambda: 0.0, say=said.append) == "done"
     assert waited == [7.0, 300.0]
     assert len(said) == 2
 

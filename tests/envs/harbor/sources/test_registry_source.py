@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ def test_h003_h004_h014_tasks_of_several_repositories(
     assert {(item["repo"], item["commit"]) for item in source["repositories"]} >= {(one.url, first), (one.url, second)}
     fetches = [call for call in git_calls() if call.startswith("fetch ")]
     assert len([call for call in fetches if "--depth 1 " in call and "--filter=blob:none" in call]) == 3
-    store = next(path for path in (fetching.cache.root / "git").iterdir() if first in os.listdir(path / "platoon"))
+    store = next(path for path in (fetching.cache.root / "git").iterdir() if (path / "platoon" / first).exists())
     present = Repository(store).git("cat-file", "--batch-check", "--batch-all-objects")
     assert one.git("rev-parse", f"{first}:tasks/unlisted/environment/n") not in present
 
