@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from platoon.cli.harbor_plan import plan
 from platoon.cli.options import FILE, common
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 @click.group()
 def harbor() -> None:
     """Hash tasks and fetch datasets."""
+
+
+harbor.add_command(plan)
 
 
 @harbor.command("hash")
