@@ -8,20 +8,21 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # The service and the trainer share two cores: threads that spin on a barrier cost more than they give.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test lint format bench docs lock clean
+.PHONY: help setup train test lint format bench fuzz docs lock clean
 
 help:
 	@echo 'make train   set up, run the quickstart recipe on this machine, show what came out'
 	@echo 'make test    set up, run every test group whose tools are here'
 	@echo 'make lint    all checks that run no product code'
 	@echo 'make bench   each kernel beside its peers, into docs/reference/benchmarks.md'
+	@echo 'make fuzz    each parser against made-up input, FUZZ_SECONDS (60) a target'
 	@echo 'make docs    generate the reference pages and schemas'
 	@echo 'make clean   remove what builds and runs made (run directories and results included)'
 
 setup: $(READY)
 	@$(BIN)/python tests/setup/links.py
 
-$(READY): pyproject.toml envs/constraints.txt Cargo.toml Cargo.lock $(shell find native -name '*.rs' -o -name Cargo.toml 2>/dev/null)
+$(READY): pyproject.toml envs/constraints.txt Cargo.toml Cargo.lock $(shell find native -path native/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print 2>/dev/null)
 	@command -v cargo >/dev/null || { echo 'make: no cargo here; install a Rust toolchain (1.85 or later) and try again' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'make: $(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12 ...' >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,6 +38,7 @@ train: setup
 	@$(BIN)/platoon show results
 
 test: setup
+	cargo test --quiet --workspace
 	@$(BIN)/python tests/setup/groups.py run
 
 lint: setup
@@ -45,6 +47,7 @@ lint: setup
 	mypy
 	lint-imports
 	cargo fmt --check
+	cargo fmt --check --manifest-path native/fuzz/Cargo.toml
 	cargo clippy --quiet --all-targets -- --deny warnings
 	snakefmt --check workflow/Snakefile rules
 	$(BIN)/python -m pytest -q tests/house
@@ -53,10 +56,14 @@ format: setup
 	ruff check --fix .
 	ruff format .
 	cargo fmt
+	cargo fmt --manifest-path native/fuzz/Cargo.toml
 	snakefmt workflow/Snakefile rules
 
 bench: setup
-	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.run $(BENCH)
+
+fuzz: setup
+	$(BIN)/python native/fuzz/run.py
 
 docs: setup
 	$(BIN)/python -m platoon docs write
@@ -70,5 +77,5 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) target results runs logs dist .snakemake .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) target native/fuzz/target native/fuzz/artifacts results runs logs dist .snakemake .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	rm -f platoon/_native*.so

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 
-from bench.case import Case
+from bench.case import Case, Peer
 from platoon.rows import codec
 from platoon.rows.block import RowBlock
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
@@ -29,8 +29,8 @@ def make_block(rows: int, tokens_a_row: int) -> RowBlock:
     return build_block(items, ("main",), ("root",))
 
 
-def cases() -> list[Case]:
-    block = make_block(ROWS, TOKENS_A_ROW)
+def cases(scale: float) -> list[Case]:
+    block = make_block(int(ROWS * scale), TOKENS_A_ROW)
     columns = block.columns()
     zstd = pa.Codec("zstd", compression_level=1)
     size = f"{block.token_count} tokens"
@@ -45,13 +45,11 @@ def cases() -> list[Case]:
         return zstd.compress(pickle.dumps(columns, protocol=5), asbytes=True)  # type: ignore[no-any-return]
 
     return [
-        Case("block digest", size, "hashlib over the columns", block.digest, with_hashlib, lambda ours, _: ours != "", 1.2),
+        Case("block digest", size, block.digest, (Peer("hashlib over the columns", with_hashlib, 1.2),)),
         Case(
             "block to bytes, digest included",
             size,
-            "pickle and zstd 1",
             lambda: codec.encode(block),
-            with_pickle,
-            lambda ours, _: codec.decode(ours).digest() == block.digest(),
+            (Peer("pickle and zstd 1", with_pickle, same=lambda ours, _: codec.decode(ours).digest() == block.digest()),),
         ),
     ]

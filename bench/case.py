@@ -1,24 +1,64 @@
-"""What a benchmark file gives the runner."""
+"""What a benchmark file gives the runner: cases, and the peers beside which each runs.
+
+A file `bench/<name>.py` holds one kernel and gives `cases(scale)`: 1.0 stands for the sizes that the limits are stated for, less
+for the small run of CI. Data comes from seeded generators; what lies on a disk comes from `bench.data`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Something ours is compared with.
+
+    run: does the whole work and returns what it computed; None where `fixed_ms` stands for it, or a tool is missing.
+    limit: the ratio, ours to it, that must hold at full size; None where nothing is claimed. small_limit: the same for the small
+        run, where the fixed costs of a small size move the ratio.
+    same: whether two results agree; one that computes something else is no peer. None for a floor, which does a part of the work.
+    by: whether CPU (children included) or wall time is compared.
+    fixed_ms: a time from a requirement instead of a measurement.
+    missing: what keeps it from running here, such as "no unsquashfs".
+    version: of the tool or library, for the results.
+    """
+
+    name: str
+    run: Callable[[], Any] | None = None
+    limit: float | None = None
+    same: Callable[[Any, Any], bool] | None = None
+    small_limit: float | None = None
+    by: Literal["cpu", "wall"] = "cpu"
+    fixed_ms: float | None = None
+    missing: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel on one data set beside one peer. Both callables do the whole work and return what they computed.
-
-    `limit` is the ratio to the peer's CPU time that must hold, None where nothing is claimed. `same` says whether two results
-    agree: a peer that computes something else is no peer.
-    """
+    """One kernel on one data set beside its peers. peak_limit_mb bounds what one call adds to a fresh process."""
 
     kernel: str
     data: str
-    peer: str
     ours: Callable[[], Any]
-    theirs: Callable[[], Any]
-    same: Callable[[Any, Any], bool]
-    limit: float | None = None
+    peers: tuple[Peer, ...]
+    peak_limit_mb: float | None = None
+
+
+def command(*arguments: str) -> Callable[[], bytes]:
+    """A peer that is a program: its output. Its CPU time counts through the times of waited-for children."""
+
+    def run() -> bytes:
+        return subprocess.run(arguments, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+
+    return run
+
+
+def tool_version(arguments: Sequence[str]) -> str:
+    """The first line of what a program says of itself, wherever it says it."""
+    ended = subprocess.run(arguments, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines = ended.stdout.decode(errors="replace").splitlines()
+    return lines[0] if lines else ""

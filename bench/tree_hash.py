@@ -1,32 +1,37 @@
-"""The content hash of a task tree beside hashlib."""
+"""The content hash of a task tree, and the digest of a file, beside their floors and hashlib."""
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from bench.case import Case
-from platoon.artifacts.digests import content_hash
+from bench.case import Case, Peer
+from bench.data import made
+from bench.floors import floor
+from platoon.artifacts.digests import content_hash, hex_of, sha256_file
 
-FILES = 3000
+FILES, FILES_A_DIRECTORY, MEAN_BYTES = 100_000, 40, 1850
+FILE_BYTES = 2**30
 
 
-def make_tree(files: int) -> Path:
-    """A seeded tree of files of about 2 kB, forty a directory, removed when the process ends."""
-    root = Path(tempfile.mkdtemp(prefix="bench-tree-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+def make_tree(root: Path, files: int) -> None:
+    """Files of 100 to 3,600 bytes, forty a directory."""
     generator = np.random.default_rng(7)
     for index in range(files):
-        folder = root / "environment" / f"d{index // 40}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"f{index}").write_bytes(generator.bytes(int(generator.integers(100, 4000))))
-    return root
+        folder = root / "environment" / f"d{index // FILES_A_DIRECTORY}"
+        if index % FILES_A_DIRECTORY == 0:
+            folder.mkdir(parents=True)
+        (folder / f"f{index}").write_bytes(generator.bytes(int(generator.integers(100, 2 * MEAN_BYTES - 100))))
+
+
+def make_file(path: Path, size_bytes: int) -> None:
+    block = np.random.default_rng(7).bytes(2**20)
+    with path.open("wb") as file:
+        for _ in range(size_bytes // len(block)):
+            file.write(block)
 
 
 def with_hashlib(root: Path) -> str:
@@ -44,16 +49,31 @@ def with_hashlib(root: Path) -> str:
     return f"sha256:{outer.hexdigest()}"
 
 
-def cases() -> list[Case]:
-    root = make_tree(FILES)
+def cases(scale: float) -> list[Case]:
+    files, size_bytes = int(FILES * scale), int(FILE_BYTES * scale)
+    root = made(f"tree-{files}", lambda place: make_tree(place, files))
+    file = made(f"file-{size_bytes}", lambda place: make_file(place, size_bytes))
     return [
         Case(
-            "content hash",
-            f"{FILES} files of 2 kB, warm",
-            "os.walk and hashlib",
+            "SHA-256 of a file",
+            f"{size_bytes / 2**20:.0f} MiB, warm",
+            lambda: sha256_file(file),
+            (
+                Peer(
+                    "floor: read loop over the sha2 crate",
+                    floor("sha256", str(file)),
+                    1.05,
+                    lambda ours, theirs: hex_of(ours) == theirs.decode(),
+                ),
+            ),
+        ),
+        Case(
+            "content hash of a tree",
+            f"{files} files of 1.8 kB, warm",
             lambda: content_hash(root),
-            lambda: with_hashlib(root),
-            str.__eq__,
-            1.0,
-        )
+            (
+                Peer("floor: walk, open and read", floor("walk", str(root)), 1.15, small_limit=2.0),
+                Peer("os.walk and hashlib", lambda: with_hashlib(root), 1.0, str.__eq__),
+            ),
+        ),
     ]

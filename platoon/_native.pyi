@@ -1,5 +1,6 @@
 """The compiled core: buffers in and out. Use it through `platoon.artifacts.digests` and `platoon.rows`."""
 
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
@@ -23,16 +24,26 @@ __all__ = [
     "block_digest",
     "build_info",
     "check_block",
+    "concat_blocks",
     "content_hash",
+    "dense_keys",
     "discount_weights",
+    "from_stored",
     "hashed_files",
+    "image_entries",
     "is_ignored",
     "level_weights",
+    "oci_sif",
+    "oldest_versions",
     "row_totals",
     "scale_rows",
+    "select_rows",
     "sha256_file",
+    "sif_objects",
+    "squash_entries",
     "stale_rows",
     "surviving_starts",
+    "to_stored",
     "training_metrics",
 ]
 
@@ -52,8 +63,28 @@ def sha256_file(path: str | PathLike[str]) -> tuple[str, int]: ...
 def content_hash(task_dir: str | PathLike[str]) -> str: ...
 def hashed_files(task_dir: str | PathLike[str]) -> list[tuple[str, str, int]]: ...
 def is_ignored(text: str, path: str) -> bool: ...
-def check_block(block: object, policy_count: int, role_count: int) -> None: ...
-def block_digest(block: object, policies: list[str], roles: list[str]) -> str: ...
+def squash_entries(path: str | PathLike[str], offset: int = 0) -> dict[str, Any]: ...
+def image_entries(path: str | PathLike[str]) -> dict[str, Any]: ...
+def sif_objects(path: str | PathLike[str]) -> list[dict[str, Any]]: ...
+def oci_sif(path: str | PathLike[str]) -> dict[str, Any]: ...
+def check_block(block: object, policy_count: int, role_count: int, side_name_count: int) -> None: ...
+def block_digest(block: object, policies: list[str], roles: list[str], side_names: list[str]) -> str: ...
+def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
+def from_stored(
+    token_low: NDArray[np.uint16],
+    token_middle: NDArray[np.uint8],
+    token_high: NDArray[np.uint8],
+    logprob_low: NDArray[np.uint16],
+    logprob_high: NDArray[np.uint16],
+    span_start: NDArray[np.int64],
+    span_end: NDArray[np.int64],
+    span_call: NDArray[np.uint32],
+    span_flags: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint8], NDArray[np.uint32]]: ...
+def select_rows(block: object, rows: NDArray[np.int64]) -> dict[str, Any]: ...
+def concat_blocks(
+    blocks: Sequence[object], policy_maps: list[list[int]], role_maps: list[list[int]], side_maps: list[list[int]]
+) -> dict[str, Any]: ...
 def stale_rows(
     row_version: NDArray[np.int64],
     row_policy: NDArray[np.uint16],
@@ -62,8 +93,10 @@ def stale_rows(
     current: list[int],
     bounds: list[int | None],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint64]]: ...
+def oldest_versions(call_version: NDArray[np.int64], call_offsets: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def dense_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]: ...
 def baselines(
-    keys: NDArray[np.int64], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
+    keys: Sequence[NDArray[Any]], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
 ) -> NDArray[np.float64]: ...
 def apply_advantages(
     flags: NDArray[np.uint8],
@@ -103,17 +136,8 @@ def training_metrics(
 
 @final
 class Merger:
-    def __new__(cls) -> Merger: ...
-    def begin(self, member: int, trajectory: int, role: int, depth: int, reward: float) -> None: ...
-    def push(
-        self,
-        prompt: NDArray[np.uint32],
-        action: NDArray[np.uint32],
-        logprobs: NDArray[np.float32],
-        policy: int,
-        version: int,
-        routing: int,
-        is_error: bool,
-        is_message: bool,
-    ) -> None: ...
-    def finish(self) -> dict[str, NDArray[Any]]: ...
+    def __new__(cls, policies: list[str], roles: list[str]) -> Merger: ...
+    def begin(self, member: int, trajectory: int, role: str, depth: int, reward: float) -> None: ...
+    def push(self, call: object) -> None: ...
+    def extend(self, trajectories: Iterable[object]) -> None: ...
+    def finish(self) -> dict[str, Any]: ...

@@ -23,6 +23,8 @@ VARIABLE = "PLATOON_SITE"
 REMOVED_VARIABLES = ("PLATOON_HARBOR_CACHE", "PLATOON_TOOLCHAINS")
 DEFAULT_CACHE = "~/.cache/platoon"
 DEFAULTS = "none"
+DEFAULT_RUNS = "runs"
+STATE_DIR = ".tinker"
 
 _REFERENCE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))")
 
@@ -52,6 +54,13 @@ class Site:
     provider_options: dict[str, Any] = field(default_factory=dict)
     node_services: dict[str, Any] = field(default_factory=dict)
     file: Path | None = None
+
+    def state_dir(self, runs: Path | None = None) -> Path:
+        """Where embedded services keep checkpoints and tokenizers: one directory below the root of runs, shared by all of them.
+
+        runs: the root where the site names none; without either, `runs` in the working directory.
+        """
+        return (self.runs or runs or Path(DEFAULT_RUNS)).absolute() / STATE_DIR
 
     @property
     def harbor_cache(self) -> Path:

@@ -4,11 +4,22 @@ import shlex
 import sys
 from pathlib import Path
 
-from platoon.pipeline.recipe import read_recipe
+from snakemake.exceptions import WorkflowError
+
+from platoon.errors import ConfigError
+from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import config_files, data_files
 from platoon.report.figures import FIGURES
 
-RECIPE = read_recipe(Path(config["recipe"]))
+try:
+    RECIPE = open_recipe(Path(str(config["recipe"])))
+except ConfigError as error:
+    # Snakemake shows what it does not know with the frames of our code.
+    raise WorkflowError(
+        f"{error}\nWhat is wrong with a recipe and all that it names:"
+        f" platoon config validate {config['recipe']}"
+    ) from None
+
 UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
 PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest_plugins = ["tests.leftovers"]
 
-GROUPS = ("unit", "process", "model", "docker", "hpc", "slurm")
+GROUPS = ("unit", "process", "model", "tools", "docker", "hpc", "slurm")
 ROOT = Path(__file__).resolve().parents[1]
 
 

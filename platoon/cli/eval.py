@@ -118,9 +118,9 @@ def _request(
         entries = asyncio.run(entry_tasks(found, model.environments, model.split, config.parent))
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
-    runs_dir = (site.runs or Path("runs")).absolute()
+    state_dir = site.state_dir()
     name = name or config.stem
     if output_dir is None:
         given = model.inference.output_dir
-        output_dir = Path(given) if given is not None else runs_dir / own_directory(model, weights, found.digests, name)
-    return EvalRequest(model, name, weights, tuple(entries), output_dir.absolute(), runs_dir, found.digests)
+        output_dir = Path(given) if given is not None else state_dir.parent / own_directory(model, weights, found.digests, name)
+    return EvalRequest(model, name, weights, tuple(entries), output_dir.absolute(), state_dir, found.digests)

@@ -14,8 +14,8 @@ def local() -> None:
 
 
 @local.command()
-@click.option("--state", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/.tinker"), show_default=True,
-              help="Directory of checkpoints and tokenizers; servers may share it.")  # fmt: skip
+@click.option("--state", type=click.Path(file_okay=False, path_type=Path),
+              help="Directory of checkpoints and tokenizers, to be shared; else .tinker below the site's runs.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 takes a free one.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads torch computes with.")
@@ -27,7 +27,7 @@ def local() -> None:
 @click.option("--faults", is_flag=True, help="Open /local/faults, where tests ask for failures.")
 def serve(
     *,
-    state: Path,
+    state: Path | None,
     host: str,
     port: int,
     threads: int,
@@ -38,8 +38,10 @@ def serve(
 ) -> None:
     """Serve until interrupted; prints the address as a JSON line once it listens."""
     from platoon.local.settings import ServerSettings, ServiceSettings, check_settings
+    from platoon.site import load_site
 
-    service = ServiceSettings(state.absolute(), threads, deterministic, session_timeout_s)
+    place = state.absolute() if state is not None else load_site().state_dir()
+    service = ServiceSettings(place, threads, deterministic, session_timeout_s)
     key = api_key_file.read_text().strip() if api_key_file else None
     settings = ServerSettings(service, host, port, key, faults)
     check_settings(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -58,6 +59,8 @@ def platoon() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with a code of `platoon.exits`."""
+    # Long texts are tokenized one at a time, in threads that exist already: a pool of its own would only warn of forks.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         platoon.main(args=arguments, standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -14,8 +14,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 
 
-RUN_NAME = r"(?!eval-)[a-z][a-z0-9_-]*"
-EVALUATION_NAME = r"[a-z][a-z0-9_-]*"
+RUN_NAME = r"(?!eval-)[a-z][a-z0-9_-]{0,63}"
+EVALUATION_NAME = r"[a-z][a-z0-9_-]{0,63}"
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # older stubs of click know no parameter
@@ -29,7 +29,8 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # older stubs of click k
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not self._pattern.fullmatch(str(value)):
             beyond = " that does not begin with eval-" if self._pattern.pattern == RUN_NAME else ""
-            self.fail(f"{value!r} is no name: a lower-case letter, then lower-case letters, digits, _ or -{beyond}", param, ctx)
+            shape = f"a lower-case letter, then lower-case letters, digits, _ or -, at most 64 in all{beyond}"
+            self.fail(f"{value!r} is no name: {shape}", param, ctx)
         return str(value)
 
 

@@ -73,11 +73,7 @@ def _places(*, site_path: Path | None, output_dir: Path | None, task: str) -> tu
 
     site = load_site(site_path)
     slug = re.sub(r"[^A-Za-z0-9._-]", "-", task)[-80:]
-    return site, output_dir or _runs(site) / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
-
-
-def _runs(site: Site) -> Path:
-    return (site.runs or Path("runs")).absolute()
+    return site, output_dir or site.state_dir().parent / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
 
 
 @contextmanager
@@ -166,7 +162,7 @@ def _request(
         route=route,
         settings=rollout_settings(rollout_config),
         opening=OpenRequest(
-            spec, weights.path, weights.version, read.deterministic, _runs(site), directory / "logs" / "service.log"
+            spec, weights.path, weights.version, read.deterministic, site.state_dir(), directory / "logs" / "service.log"
         ),
         seed=seed if seed is not None else (read.seed if read.deterministic else None),
         output_dir=directory,

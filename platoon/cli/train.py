@@ -16,8 +16,10 @@ import click
 from platoon.cli.options import RUN_NAME, Name
 
 if TYPE_CHECKING:
+    from platoon.config.load import LoadedConfig
     from platoon.host.console import Console
     from platoon.site import Site
+    from platoon.train.config_defs.training import StatsConfig
     from platoon.train.trainer.build import TrainInputs
 
 # Input files whose content decides what is trained.
@@ -71,11 +73,12 @@ def train(  # noqa: PLR0917  because click passes options by name
     with Console(log_file=log_file) as console:
         console.progress("reading", str(config))
         place = load_site(site)
-        directory = _run_directory(config, overrides, name, run_dir, place)
+        directory, runs = _run_directory(config, overrides, name, run_dir, place)
         found = _inputs(config, overrides, inputs, place, console)
         request = TrainRequest(
             run=name or directory.name,
             run_dir=directory,
+            state_dir=place.state_dir(runs),
             inputs=found,
             receipt=receipt,
             parent=parent,
@@ -110,19 +113,45 @@ def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site:
     return TrainInputs(model, config.parent, found.digests, identity, found.chat, entries)
 
 
-def _run_directory(config: Path, overrides: tuple[str, ...], name: str | None, run_dir: Path | None, site: Site) -> Path:
-    """`--run-dir`; else the name below the site's runs; else the names that `stats:` gives, below `log_path` or the site's runs."""
+def _run_directory(
+    config: Path, overrides: tuple[str, ...], name: str | None, run_dir: Path | None, site: Site
+) -> tuple[Path, Path]:
+    """The directory of the run and the root it lies below, its parent where the run was given a directory of its own.
+
+    `--run-dir`; else the name below the site's runs; else the names that `stats:` gives, below `log_path` or the site's runs.
+    """
     from platoon.config.load import load
     from platoon.errors import ConfigError, Problem
+    from platoon.train.run_directory.place import refuse_place
 
     if run_dir is not None:
-        return run_dir.absolute()
-    values = load(config, overrides).values
+        directory, runs = run_dir.absolute(), run_dir.absolute().parent
+        refuse_place(directory, site.state_dir(runs), "--run-dir")
+        return directory, runs
+    loaded = load(config, overrides)
+    values = loaded.values
     log_path = values.get("log_path")
     named = Path(log_path) if isinstance(log_path, str) else None
     root = (site.runs or named) if name is not None else (named or site.runs)
     if root is None:
         advice = "set runs: in the site file, log_path: here, or give --run-dir"
         raise ConfigError(Problem("nothing says where runs go", key="log_path", file=str(config), advice=advice))
-    stats = values.get("stats") or {}
-    return (root / (name or f"{stats.get('experiment_name') or config.stem}/{stats.get('trial_name', 'run')}")).absolute()
+    below = name
+    if below is None:
+        stats = _stats(loaded)
+        below = f"{stats.experiment_name or config.stem}/{stats.trial_name}"
+    refuse_place((root / below).absolute(), site.state_dir(root.absolute()), "log_path" if root == named else "runs")
+    return (root / below).absolute(), root.absolute()
+
+
+def _stats(loaded: LoadedConfig) -> StatsConfig:
+    """The names that a configuration gives its run. Raises ConfigError with every problem of it when they are none."""
+    from pydantic import ValidationError
+
+    from platoon.train.config_defs.run import RunConfig
+    from platoon.train.config_defs.training import StatsConfig
+
+    try:
+        return StatsConfig.model_validate(loaded.values.get("stats") or {})
+    except ValidationError:
+        return loaded.build(RunConfig).stats

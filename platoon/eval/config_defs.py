@@ -13,54 +13,73 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
-from platoon.train.config_defs.values import AtLeastOne, Count, Finite, PositiveSeconds
+from platoon.train.config_defs.values import AtLeastOne, Concurrency, Count, Finite, PositiveSeconds
 
 SAMPLE_TIMEOUT_S = 600.0
 
 
 class EvalWorkflow(ConfigModel):
-    """How the tasks are played. count_timeout_as_failure: a timed-out rollout is a valid one that failed; else it is errored."""
+    """How the tasks are played."""
 
     num_rollouts_per_task: AtLeastOne = 1
-    num_concurrent_workers: AtLeastOne = 32
+    """rollouts of each task"""
+    num_concurrent_workers: Concurrency = 32
+    """rollouts that run at once"""
     success_threshold: Finite = 1.0
+    """lowest reward that counts as passed, in statistics alone"""
     count_timeout_as_failure: bool = False
+    """whether a rollout that timed out is a valid one that failed; else it is errored"""
     rollout_config: RolloutLayer = RolloutLayer()
+    """settings of a rollout, laid over the entries' own"""
     fail_fast: Annotated[Any, Only(False), OMIT] = False
     use_subprocesses: Annotated[Any, Only(False), OMIT] = False
     subprocess_max_workers: Annotated[Any, Only(None), OMIT] = None
 
 
 class InferenceConfig(ConfigModel):
-    """model_path: sampler weights on the service, null for the base model; a checkpoint named on the command line wins.
-
-    resume: rollouts that are done already are kept. retry_errored: of those, errored ones are played again.
-    """
+    """Which weights play, and how."""
 
     model_name: Annotated[str, Field(min_length=1)]
+    """base model, as the training service names it"""
     renderer_name: Annotated[str, Field(min_length=1)]
+    """what turns messages into tokens: `chat_template` (the model's own), or a renderer of the tinker cookbook"""
     renderer_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """settings of the renderer; an unknown one is an error"""
     model_path: str | None = None
+    """`tinker://` path of sampler weights; unset, the base model; `--of` and `--checkpoint` win"""
     sample_timeout_seconds: PositiveSeconds | None = None
+    """longest wait for one sample, in seconds; unset, 600"""
     context_window_length: AtLeastOne | None = None
+    """tokens of prompt and reply together; unset, what the service tells; prompts beyond it are refused"""
     output_dir: str | None = None
+    """where rollouts and reports go; unset, a directory of its own below the site's `runs`"""
     workflow: EvalWorkflow = EvalWorkflow()
+    """how the tasks are played"""
     resume: bool = True
+    """whether rollouts that are done already are kept"""
     retry_errored: bool = True
+    """whether those of them that are errored are played again"""
     judges: Annotated[Any, Only(True), OMIT] = True
     hosted: Annotated[Any, Only(None, "name a model of the training service"), OMIT] = None
 
 
 class EvaluationConfig(ConfigModel):
-    """An evaluation. seed: with a task and the number of a rollout it decides every sample. split: of each entry's tasks."""
+    """An evaluation."""
 
     inference: InferenceConfig
+    """which weights play, and how"""
     environments: list[EnvironmentConfig]
+    """what is played"""
     split: Annotated[str, Field(min_length=1)] = "eval"
+    """split of each entry's tasks"""
     tinker_base_url: str | None = None
+    """training service, `local` for an embedded one; unset, `TINKER_BASE_URL`, else the hosted service"""
     log_path: str | None = None
+    """read by training alone; allowed here so that a base file can hold it"""
     seed: Count = 0
+    """with a task and the number of a rollout it decides every sample, so that two evaluations draw alike"""
     deterministic: bool = False
+    """whether the embedded service computes each sample by itself, the same bits in any company"""
     stage: Annotated[Any, Only("full"), OMIT] = "full"
 
     def checks(self) -> Iterator[Problem]:

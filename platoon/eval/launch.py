@@ -38,14 +38,17 @@ MakePlay = Callable[["EvalRequest", OpenedPolicy], AbstractAsyncContextManager[P
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """One `platoon eval`. output_dir: where rollouts and reports lie. runs_dir: root of runs. digests: of the input files."""
+    """One `platoon eval`. output_dir: where rollouts and reports lie. state_dir: where embedded services keep checkpoints.
+
+    digests: of the input files.
+    """
 
     config: EvaluationConfig
     name: str
     weights: Weights
     entries: Sequence[EntryTasks]
     output_dir: Path
-    runs_dir: Path
+    state_dir: Path
     digests: Mapping[str, str] = field(default_factory=dict)
     receipt: Path | None = None
     time_budget_s: float | None = None
@@ -129,7 +132,7 @@ class _Start:
         config, weights = self.request.config, self.request.weights
         log_path = self.request.output_dir / "logs" / "service.log"
         return OpenRequest(
-            config.model_spec(), weights.path, weights.version, config.deterministic, self.request.runs_dir, log_path
+            config.model_spec(), weights.path, weights.version, config.deterministic, self.request.state_dir, log_path
         )
 
     def _limit_s(self) -> float:

@@ -17,7 +17,6 @@ from platoon.sampling.policy import PolicyRuntime
 
 LOCAL = "local"
 MAIN = "main"
-STATE_DIR = ".tinker"
 ADDRESS_VARIABLE = "TINKER_BASE_URL"
 KEY_VARIABLE = "TINKER_API_KEY"
 KEY_PREFIX = "tml-"
@@ -34,13 +33,14 @@ class OpenedPolicy:
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """model_path: sampler weights, None for the base model; version: theirs. runs_dir: its `.tinker` holds checkpoints."""
+    """model_path: sampler weights, None for the base model; version: theirs. state_dir: where embedded services keep
+    checkpoints."""
 
     spec: ModelSpec
     model_path: str | None
     version: int
     deterministic: bool
-    runs_dir: Path
+    state_dir: Path
     log_path: Path
 
 
@@ -64,22 +64,21 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
     from platoon.local.bases import all_bases
     from platoon.local.launcher import start_local_service
 
-    state_dir = request.runs_dir / STATE_DIR
     name = request.spec.model_name
     if name not in all_bases():
         rule = f"the embedded service has no base model {name!r}"
         raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
-    service = start_local_service(state_dir, deterministic=request.deterministic, log_path=request.log_path)
+    service = start_local_service(request.state_dir, deterministic=request.deterministic, log_path=request.log_path)
     begin_import("tinker")
     async with service:
-        tokenizer = all_bases()[name].write_directory(state_dir / "bases")
+        tokenizer = all_bases()[name].write_directory(request.state_dir / "bases")
         yield OpenedPolicy(await _runtime(request, service.base_url, service.api_key, tokenizer), service.died)
 
 
 async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | None, tokenizer: Path | None) -> PolicyRuntime:
     from platoon.sampling.context_window import with_service_window
     from platoon.sampling.renderers.build import build_renderer
-    from platoon.sampling.service_errors import service_errors
+    from platoon.sampling.service_errors import missing_checkpoint, service_errors
     from platoon.sampling.tinker_sampler import TinkerSampler
     from platoon.train.trainer.renderers import tokenizer_directory
 
@@ -94,6 +93,11 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
         except TimeoutError:
             address = base_url or "the default address"
             raise ServiceError(f"the service at {address} gave no sampler in {OPEN_TIMEOUT_S:g} s") from None
+        except Exception as error:
+            state_dir = request.state_dir if tokenizer is not None else None
+            if missing := missing_checkpoint(error, request.model_path, base_url, state_dir):
+                raise missing from error
+            raise
     sampler = TinkerSampler(client, request.version, sample_timeout_s=spec.sample_timeout_s, base_url=base_url)
     spec = await with_service_window(spec, lambda: _rest_client(base_url, api_key))
     return PolicyRuntime(MAIN, spec, sampler, renderer)

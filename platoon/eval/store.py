@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from platoon.artifacts.publish import WRITABLE, append_json_line, publish_json, read_json_lines
+from pydantic import Field
+
+from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.artifacts.row_log import append_json_line
 from platoon.errors import ConfigError, Problem
 from platoon.eval.plan import PlannedRollout
+from platoon.train.run_directory.row_logs import MOST, Row, read_rows
 
 METADATA = "metadata.json"
 STARTS = "starts.jsonl"
 COLLECTION = "trajectory_collection.json"
+
+
+class StartRow(Row):
+    """A start that played rollouts. seconds: of wall time."""
+
+    seconds: Annotated[float, Field(ge=0, le=MOST)]
 
 
 @dataclass(frozen=True)
@@ -124,7 +135,8 @@ class EvaluationStore:
 
     def elapsed_s(self) -> float:
         """Wall seconds of all starts that played rollouts: the same whoever asks, and how often."""
-        return sum(float(row["seconds"]) for row in read_json_lines(self.directory / STARTS))
+        advice = "delete the line, which loses the time of one start alone"
+        return math.fsum(row["seconds"] for row in read_rows(self.directory / STARTS, StartRow, advice))
 
     def _settle(self, rollout: PlannedRollout) -> None:
         """Gives the stored collection of a rollout the one name that readers look for."""

@@ -6,6 +6,7 @@ step back.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -26,6 +27,8 @@ from platoon.sampling.policy import PolicyRuntime
 from platoon.sampling.renderer import ParsedReply, RenderError, RenderRequest
 from platoon.sampling.sampler import Sample
 
+# Some 50 ms of rendering.
+ASIDE_CHARACTERS = 64 * 1024
 BUDGET_TEXT = "The step budget of this episode is used up. No further calls are answered."
 
 
@@ -41,23 +44,34 @@ class PreparedCall:
     logprobs: bool
 
 
-def prepare_call(ticket: Ticket, request: ChatRequest, runtime: PolicyRuntime) -> PreparedCall:
-    """Renders and clamps. Raises InvalidRequestError or ContextWindowExceededError; the ticket is given back then."""
+async def prepare_call(ticket: Ticket, request: ChatRequest, runtime: PolicyRuntime) -> PreparedCall:
+    """Renders and clamps. Raises InvalidRequestError or ContextWindowExceededError; the ticket is given back then.
+
+    A request of much text is rendered in a thread, so that the other agents of this process go on meanwhile.
+    """
     try:
-        return _prepare(ticket, request, runtime)
+        agent = ticket.agent
+        render = RenderRequest(request.messages, request.tools, request.template_kwargs, _told_so_far(agent))
+        aside = request.characters > ASIDE_CHARACTERS
+        prompt_T = await asyncio.to_thread(_rendered, runtime, render) if aside else _rendered(runtime, render)
+        return _clamped(ticket, request, runtime, render, prompt_T)
     except BaseException as error:
         ticket.give_back()
         ticket.agent.log.last_error = f"{type(error).__name__}: {error}"
         raise
 
 
-def _prepare(ticket: Ticket, request: ChatRequest, runtime: PolicyRuntime) -> PreparedCall:
-    agent = ticket.agent
-    render = RenderRequest(request.messages, request.tools, request.template_kwargs, _told_so_far(agent))
+def _rendered(runtime: PolicyRuntime, render: RenderRequest) -> npt.NDArray[np.uint32]:
     try:
-        prompt_T = runtime.renderer.render(render)
+        return runtime.renderer.render(render)
     except RenderError as error:
         raise InvalidRequestError(str(error)) from error
+
+
+def _clamped(
+    ticket: Ticket, request: ChatRequest, runtime: PolicyRuntime, render: RenderRequest, prompt_T: npt.NDArray[np.uint32]
+) -> PreparedCall:
+    agent = ticket.agent
     key = agent.limits.seed_key
     seed = None if key is None else key.call_seed(agent.identity.path, ticket.index)
     settings = resolve_sampling(request.sampling, agent.limits, ticket.kind, runtime.defaults, seed)

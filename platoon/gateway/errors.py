@@ -6,7 +6,9 @@ from typing import Literal
 
 from platoon.errors import PlatoonError
 
-ErrorKind = Literal["authentication", "permission", "agent_closed", "context_length", "invalid_request", "timeout", "server"]
+ErrorKind = Literal[
+    "authentication", "permission", "agent_closed", "context_length", "invalid_request", "too_large", "timeout", "server"
+]
 
 STATUS: dict[ErrorKind, int] = {
     "authentication": 401,
@@ -14,6 +16,7 @@ STATUS: dict[ErrorKind, int] = {
     "agent_closed": 410,
     "context_length": 400,
     "invalid_request": 400,
+    "too_large": 413,
     "timeout": 504,
     "server": 500,
 }
@@ -57,6 +60,12 @@ class InvalidRequestError(GatewayError):
     """The request itself is at fault."""
 
     kind = "invalid_request"
+
+
+class RequestTooLargeError(GatewayError):
+    """A body beyond what the gateway reads."""
+
+    kind = "too_large"
 
 
 class AgentLimitError(InvalidRequestError):

@@ -28,12 +28,22 @@ class SamplingOverrides:
 
 @dataclass(frozen=True)
 class ChatRequest:
+    """One call, of a harness in this process or of a client. characters: of all its texts, an upper bound of what it renders from.
+
+    Raises InvalidRequestError for messages, tools or template settings that nest deeper than `MAX_NESTING`.
+    """
+
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
     sampling: SamplingOverrides = field(default_factory=SamplingOverrides)
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     kind: CallKind = "policy"
     logprobs: bool = False
+    characters: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        body = {"messages": self.messages, "tools": self.tools, "chat_template_kwargs": self.template_kwargs}
+        object.__setattr__(self, "characters", count_characters(body))
 
 
 @dataclass(frozen=True)
@@ -81,13 +91,19 @@ class ChatResponse:
         return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens, "total_tokens": total}
 
 
-def check_nesting(body: Any) -> None:
-    """Refuses JSON whose lists and objects nest deeper than `MAX_NESTING`: what is accepted is stored and rendered by recursion."""
-    level = [body]
+def count_characters(body: Any) -> int:
+    """The length of all texts in a JSON value, keys included.
+
+    Raises InvalidRequestError when lists and objects nest deeper than `MAX_NESTING`: what is accepted is stored and rendered by
+    recursion.
+    """
+    level, characters = [body], 0
     for _ in range(MAX_NESTING + 1):
+        characters += sum(len(value) for value in level if isinstance(value, str))
         containers = [value for value in level if isinstance(value, list | tuple | Mapping)]
         if not containers:
-            return
+            return characters
+        characters += sum(len(key) for value in containers if isinstance(value, Mapping) for key in value if isinstance(key, str))
         level = [item for value in containers for item in (value.values() if isinstance(value, Mapping) else value)]
     raise InvalidRequestError(f"the body nests lists and objects deeper than {MAX_NESTING} levels")
 

@@ -21,17 +21,17 @@ from typing import Any
 
 from aiohttp import web
 
-from platoon.core.call_kinds import CALL_KIND_HEADER
+from platoon.core.call_kinds import CALL_KIND_HEADER, CallKind
 from platoon.gateway.agents import AgentRecord
+from platoon.gateway.bodies import ASIDE_BYTES, body_limit_bytes, json_object, read_body
 from platoon.gateway.calls import PreparedCall, run_call
 from platoon.gateway.dialects import openai_chat
-from platoon.gateway.errors import InvalidRequestError, UnknownAgentError
-from platoon.gateway.requests import ChatResponse
+from platoon.gateway.errors import UnknownAgentError
+from platoon.gateway.requests import ChatRequest, ChatResponse
 from platoon.gateway.service import ModelGateway
 from platoon.host.scratch import private_dir
 from platoon.host.tasks import see_through
 
-MAX_BODY_BYTES = 256 * 1024 * 1024
 KEEPALIVE_S = 10.0
 STOP_GRACE_S = 1.0
 RELEASE_TIMEOUT_S = 10.0
@@ -93,7 +93,7 @@ class GatewayServer:
         return f"http://127.0.0.1:{self.port}{self.rollout_path(rollout_id)}"
 
     def _app(self) -> web.Application:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = web.Application()
         app.router.add_get("/r/{rollout}/healthz", self._health)
         for prefix in ("/r/{rollout}", "/r/{rollout}/s/{secret}"):
             app.router.add_post(f"{prefix}/v1/chat/completions", self._chat)
@@ -115,9 +115,9 @@ class GatewayServer:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
             agent = self._agent(request)
-            body = await _json_body(request)
             kind: Any = request.headers.get(CALL_KIND_HEADER, "policy")
-            call = self.gateway.begin_call(agent, openai_chat.parse_request(body, kind))
+            body, asked = await _chat_request(request, self.gateway.runtime(agent).spec.context_window_length, kind)
+            call = await self.gateway.begin_call(agent, asked)
             if body.get("stream"):
                 return await self._stream(request, call, body)
             reply = call if isinstance(call, ChatResponse) else await run_call(call)
@@ -187,14 +187,15 @@ def _header_key(request: web.Request) -> str | None:
     return key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key")
 
 
-async def _json_body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.read())
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"the body is no JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise InvalidRequestError("the body must be a JSON object")
-    return body
+async def _chat_request(request: web.Request, window_T: int | None, kind: CallKind) -> tuple[dict[str, Any], ChatRequest]:
+    """The decoded body and what it asks. Raises RequestTooLargeError or InvalidRequestError."""
+    data = await read_body(request, body_limit_bytes(window_T))
+
+    def parsed() -> tuple[dict[str, Any], ChatRequest]:
+        body = json_object(data)
+        return body, openai_chat.parse_request(body, kind)
+
+    return await asyncio.to_thread(parsed) if len(data) > ASIDE_BYTES else parsed()
 
 
 def _error(error: Exception) -> web.Response:

@@ -115,17 +115,17 @@ class ModelGateway:
             raise UnknownAgentError("no agent of this rollout has this key")
         return agent
 
-    def begin_call(self, agent: AgentRecord, request: ChatRequest) -> PreparedCall | ChatResponse:
-        """Admits and prepares a call without awaiting: its step is reserved when this returns. A budget stop is the reply."""
+    async def begin_call(self, agent: AgentRecord, request: ChatRequest) -> PreparedCall | ChatResponse:
+        """Admits and prepares a call. Its step is reserved before anything awaits. A budget stop is the reply."""
         if self._stopped:
             raise GatewayShutDownError("the gateway is shut down")
         ticket = admit(agent, request.kind)
         runtime = self.runtime(agent)
-        return budget_stop(ticket, runtime) if ticket.budget_stop else prepare_call(ticket, request, runtime)
+        return budget_stop(ticket, runtime) if ticket.budget_stop else await prepare_call(ticket, request, runtime)
 
     async def call(self, agent: AgentRecord, request: ChatRequest) -> ChatResponse:
         """One recorded call. Raises GatewayError, `errors.ServiceError`, or the cancellation."""
-        begun = self.begin_call(agent, request)
+        begun = await self.begin_call(agent, request)
         return begun if isinstance(begun, ChatResponse) else await run_call(begun)
 
     def close_agent(self, agent: AgentRecord) -> None:

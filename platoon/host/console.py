@@ -1,22 +1,25 @@
 """What a command tells a person while it works.
 
-On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere plain lines are written, one at
-each change and otherwise one a minute. `--log-file` gets plain lines in every case, the error that ended the command among them.
+On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere, and where another command draws
+its own there, plain lines are written, one at each change and otherwise one a minute. `--log-file` gets plain lines in every case,
+the error that ended the command among them.
 Progress goes to standard error: standard output is for results. What cannot be told (a full disk, a terminal that is gone) never
 ends the work.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from platoon.errors import PlatoonError
+from platoon.host.status_line import StatusLine
 
 QUIET_LINE_S = 60.0
 
@@ -35,15 +38,10 @@ class Console:
         self._logs: list[IO[str]] = []
         self._clock = clock
         self._lock = threading.Lock()
-        self._status: Any = None
         self._last_line_at = float("-inf")
         self._last_stage = ""
-        if self._stream.isatty():
-            from rich.console import Console as RichConsole
-
-            self._rich: RichConsole | None = RichConsole(file=self._stream)
-        else:
-            self._rich = None
+        drawn = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._status = StatusLine(self._stream) if drawn else None
         if log_file is not None:
             self._logs.append(_open_log(log_file))
 
@@ -74,18 +72,16 @@ class Console:
         text = stage + (f": {detail}" if detail else "") + (f" (waiting for {waiting_for})" if waiting_for else "")
         with self._lock:
             now = self._clock()
-            if self._rich is not None:
-                self._draw(text)
+            drawn = self._status is not None and self._status.show(text)
             if stage != self._last_stage or now - self._last_line_at >= QUIET_LINE_S:
                 self._last_stage, self._last_line_at = stage, now
-                self._write(text, screen=self._rich is None)
+                self._write(text, screen=not drawn)
 
     def close(self) -> None:
         """Ends the status line and the log files."""
         with self._lock:
             if self._status is not None:
-                self._status.stop()
-                self._status = None
+                self._status.hide()
             for log in self._logs:
                 with suppress(OSError):
                     log.close()
@@ -100,24 +96,12 @@ class Console:
                 _append(log, str(error))
         self.close()
 
-    def _draw(self, text: str) -> None:
-        from rich.text import Text
-
-        assert self._rich is not None
-        # As it is, no markup; one line however narrow the terminal.
-        shown = Text(text, no_wrap=True, overflow="ellipsis")
-        if self._status is None:
-            self._status = self._rich.status(shown)
-            self._status.start()
-        else:
-            self._status.update(shown)
-
     def _write(self, text: str, screen: bool = True) -> None:
         if screen:
-            with suppress(OSError):
-                if self._rich is not None:
-                    self._rich.print(text, markup=False, highlight=False)
-                else:
+            if self._status is not None:
+                self._status.write(text)
+            else:
+                with suppress(OSError):
                     print(text, file=self._stream, flush=True)
         for log in self._logs:
             _append(log, text)

@@ -1,19 +1,16 @@
 """Durable checkpoints: one immutable file each, below one directory that any number of servers share.
 
-`<root>/<run id>/<weights|sampler_weights>/<name>.safetensors`. A file is a valid safetensors file: an 8-byte little-endian
-header length, a JSON header, then the flat float32 vectors (parameters, and for training checkpoints both moments). What
-describes the checkpoint rides in the header's `__metadata__.platoon`. Files appear whole or not at all, so the directory itself
-is the index: a server finds what another one, or an earlier one, wrote. A changed expiry lies beside as `<name>.expires`.
+`<root>/<run id>/<weights|sampler_weights>/<name>.safetensors` (`checkpoint_file`). Files appear whole or not at all, so the
+directory itself is the index: a server finds what another one, or an earlier one, wrote. A changed expiry lies beside as
+`<name>.expires`.
 
 A file shorter or longer than its header says counts as not there, so that whoever resumes passes over it at once; damage inside is
-found by digest when the file is loaded.
+found by digest when the file is loaded. Damaged files are listed apart and can be deleted like any other.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import re
 import sys
 import time
@@ -24,21 +21,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from platoon.artifacts.publish import fsync_directory, publish_json, replacing
+from platoon.host.trees import remove_tree
+from platoon.local.checkpoint_file import (
+    MOST_MOMENT,
+    About,
+    Array,
+    DamagedFile,
+    read_about,
+    read_vectors,
+    vectors_digest,
+    write,
+)
 from platoon.local.refusals import NotFound, Refusal
 from platoon.local.shapes import ModelShape
 
-Array = npt.NDArray[np.float32]
-
 KINDS = {"weights": "training", "sampler_weights": "sampler"}
-FORMAT_VERSION = 1
 STALE_PARTIAL_S = 3600.0
-# The end of the year 9999, the last one that dates can be written of.
-MOST_MOMENT = 253402300800.0
-_LENGTH_BYTES = 8
-_MOST_HEADER_BYTES = 16 << 20
 _RUN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}:train:[0-9]{1,9}")
 
 
@@ -125,6 +125,17 @@ class CheckpointInfo:
     moments_digest: str | None = None
 
 
+@dataclass(frozen=True)
+class DamagedCheckpoint:
+    """A file in a checkpoint's place that is none, as listed. modified_at: seconds since the epoch. expires_at: None unknown."""
+
+    id: CheckpointId
+    reason: str
+    modified_at: float
+    expires_at: float | None
+    size_bytes: int
+
+
 class CheckpointStore:
     """The checkpoints below one directory."""
 
@@ -154,33 +165,29 @@ class CheckpointStore:
         vectors = {"parameters": contents.parameters}
         if contents.first is not None and contents.second is not None:
             vectors |= {"first_moment": contents.first, "second_moment": contents.second}
-        meta = {
-            "version": FORMAT_VERSION,
-            "base_model": description.base_model,
-            "rank": description.rank,
-            "train_groups": list(description.train_groups),
-            "run_metadata": dict(description.run_metadata),
-            "user_metadata": dict(description.user_metadata),
-            "created_at": now,
-            "expires_at": None if ttl_s is None else now + ttl_s,
-            "steps": contents.steps,
-            "digest": _digest(contents.parameters),
-            "moments_digest": _digest(*list(vectors.values())[1:]) if len(vectors) > 1 else None,
-        }
-        header = _header(shape, list(vectors), meta)
+        about = About(
+            base_model=description.base_model,
+            rank=description.rank,
+            train_groups=list(description.train_groups),
+            run_metadata=dict(description.run_metadata),
+            user_metadata=dict(description.user_metadata),
+            created_at=now,
+            expires_at=None if ttl_s is None else now + ttl_s,
+            steps=contents.steps,
+            digest=vectors_digest([contents.parameters]),
+            moments_digest=vectors_digest(list(vectors.values())[1:]) if len(vectors) > 1 else None,
+        )
         with replacing(file) as stream:
-            stream.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
-            stream.write(header)
-            for vector in vectors.values():
-                stream.write(np.ascontiguousarray(vector, dtype="<f4").data)
+            write(stream, shape, vectors, about)
         self._expiry_file(checkpoint).unlink(missing_ok=True)
         return self.info(checkpoint)
 
     def info(self, checkpoint: CheckpointId) -> CheckpointInfo:
         """Raises NotFound when there is none, or it has expired."""
-        found = self._read_info(checkpoint)
-        if found is None and self._file(checkpoint).exists():
-            raise NotFound(f"no checkpoint {checkpoint.path}: its file is damaged (cut off, or not a checkpoint)")
+        try:
+            found = self._read_info(checkpoint)
+        except DamagedFile as error:
+            raise NotFound(f"no checkpoint {checkpoint.path}: its file is damaged: {error}") from error
         if found is None or _expired(found, self._now()):
             raise NotFound(f"no checkpoint {checkpoint.path}")
         return found
@@ -190,28 +197,28 @@ class CheckpointStore:
         info = self.info(checkpoint)
         count = shape.parameter_count
         try:
-            with self._file(checkpoint).open("rb") as stream:
-                header_size = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
-                stream.seek(_LENGTH_BYTES + header_size)
-                values = np.fromfile(stream, dtype="<f4")
+            values = read_vectors(self._file(checkpoint))
         except FileNotFoundError:
             raise NotFound(f"no checkpoint {checkpoint.path}") from None
-        if values.size not in {count, 3 * count} or _digest(values[:count]) != info.digest:
+        if values.size not in {count, 3 * count} or vectors_digest([values[:count]]) != info.digest:
             raise Refusal(f"{checkpoint.path}: the file is damaged, or of another model shape than {info.description.base_model}")
         if values.size == count:
             return Contents(values, steps=info.steps)
         pieces = values[:count], values[count : 2 * count], values[2 * count :]
-        torn = info.moments_digest is not None and _digest(*pieces[1:]) != info.moments_digest
+        torn = info.moments_digest is not None and vectors_digest(pieces[1:]) != info.moments_digest
         if torn or not np.isfinite(values[count:]).all():
             raise Refusal(f"{checkpoint.path}: the file is damaged in its optimizer moments")
         return Contents(*pieces, steps=info.steps)
 
     def of_run(self, run_id: str) -> list[CheckpointInfo]:
-        """The run's live checkpoints, oldest first."""
-        check_run_id(run_id)
+        """The run's live checkpoints, oldest first; damaged ones left out."""
         now = self._now()
-        infos = (self._read_info(checkpoint) for checkpoint in self._ids(run_id))
-        return sorted((i for i in infos if i and not _expired(i, now)), key=lambda i: (i.created_at, i.id.path))
+        infos = (item for item in self._of_run(run_id) if isinstance(item, CheckpointInfo) and not _expired(item, now))
+        return sorted(infos, key=lambda info: (info.created_at, info.id.path))
+
+    def damaged_of_run(self, run_id: str) -> list[DamagedCheckpoint]:
+        """What lies in the places of the run's checkpoints and is none, by path."""
+        return [item for item in self._of_run(run_id) if isinstance(item, DamagedCheckpoint)]
 
     def runs(self) -> list[str]:
         """Ids of all runs that have a directory, whether or not a checkpoint is left in it."""
@@ -220,25 +227,30 @@ class CheckpointStore:
         return sorted(entry.name for entry in self._root.iterdir() if _RUN_ID.fullmatch(entry.name))
 
     def delete(self, checkpoint: CheckpointId) -> None:
-        """Raises NotFound when there is none."""
-        self.info(checkpoint)
+        """Deletes a checkpoint, whole or damaged. Raises NotFound when there is none, OSError when it stays."""
+        if isinstance(self._look(checkpoint), CheckpointInfo):
+            self.info(checkpoint)
         self._remove(checkpoint)
 
     def set_ttl(self, checkpoint: CheckpointId, ttl_s: float | None) -> None:
-        """Replaces the expiry by `ttl_s` from now; None never expires."""
-        self.info(checkpoint)
+        """Replaces the expiry by `ttl_s` from now, of a damaged one too; None never expires."""
+        if isinstance(self._look(checkpoint), CheckpointInfo):
+            self.info(checkpoint)
         publish_json(self._expiry_file(checkpoint), {"expires_at": None if ttl_s is None else self._now() + ttl_s})
 
     def reap(self) -> list[CheckpointId]:
-        """Deletes what has expired and what writers that died left half-written; returns the expired ids."""
+        """Deletes what has expired and what writers that died left half-written; returns the expired ids.
+
+        A damaged file goes when its expiry is known and over. Else it stays: when it would have expired is lost.
+        """
         now = self._now()
         gone = []
         for run_id in self.runs():
-            for checkpoint in self._ids(run_id):
-                info = self._read_info(checkpoint)
-                if info is not None and _expired(info, now):
-                    self._remove(checkpoint)
-                    gone.append(checkpoint)
+            for item in self._of_run(run_id):
+                if _expired(item, now):
+                    with suppress(OSError):
+                        self._remove(item.id)
+                        gone.append(item.id)
             for partial in (self._root / run_id).glob("*/.*.partial"):
                 with suppress(OSError):
                     if now - partial.stat().st_mtime > STALE_PARTIAL_S:
@@ -247,16 +259,37 @@ class CheckpointStore:
 
     def _remove(self, checkpoint: CheckpointId) -> None:
         file = self._file(checkpoint)
-        file.unlink(missing_ok=True)
+        remove_tree(file)
         self._expiry_file(checkpoint).unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             fsync_directory(file.parent)
 
-    def _ids(self, run_id: str) -> Iterator[CheckpointId]:
+    def _of_run(self, run_id: str) -> Iterator[CheckpointInfo | DamagedCheckpoint]:
+        """All there is of a run, expired or not, by path; whatever vanishes meanwhile is left out."""
+        check_run_id(run_id)
         for kind in KINDS:
             for file in sorted((self._root / run_id / kind).glob("*.safetensors")):
-                if not file.name.startswith("."):
-                    yield CheckpointId(run_id, kind, file.name.removesuffix(".safetensors"))
+                # What has no name of a checkpoint cannot be asked for.
+                with suppress(Refusal):
+                    yield self._look(CheckpointId.of(run_id, kind, file.name.removesuffix(".safetensors")))
+
+    def _look(self, checkpoint: CheckpointId) -> CheckpointInfo | DamagedCheckpoint:
+        """What lies in a checkpoint's place, expired or not. Raises NotFound when nothing does."""
+        expires_at: float | None = None
+        try:
+            if (found := self._read_info(checkpoint)) is not None:
+                return found
+            reason = "a link to nothing"
+        except DamagedFile as error:
+            reason, expires_at = str(error), error.expires_at
+        except OSError as error:
+            reason = f"it cannot be read: {error.strerror}"
+        try:
+            status = self._file(checkpoint).lstat()
+        except OSError:
+            raise NotFound(f"no checkpoint {checkpoint.path}") from None
+        modified_at = min(max(status.st_mtime, 0.0), MOST_MOMENT - 1)
+        return DamagedCheckpoint(checkpoint, reason, modified_at, self._expiry(checkpoint, expires_at), status.st_size)
 
     def _file(self, checkpoint: CheckpointId) -> Path:
         return self._root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.safetensors"
@@ -265,29 +298,25 @@ class CheckpointStore:
         return self._root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.expires"
 
     def _read_info(self, checkpoint: CheckpointId) -> CheckpointInfo | None:
-        """None when there is no such file, it is none of ours, or its size is not what its header says."""
+        """None when there is no such file. Raises DamagedFile when it is no whole checkpoint, OSError when it cannot be read."""
         try:
-            with self._file(checkpoint).open("rb") as stream:
-                size = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
-                header = json.loads(stream.read(min(size, _MOST_HEADER_BYTES)))
-                size_bytes = stream.seek(0, 2)
-            meta: dict[str, Any] = json.loads(header["__metadata__"]["platoon"])
-            if size_bytes != _LENGTH_BYTES + size + _data_size(header):
-                return None
-            return CheckpointInfo(
-                id=checkpoint,
-                description=Description(
-                    meta["base_model"], meta["rank"], tuple(meta["train_groups"]), meta["run_metadata"], meta["user_metadata"]
-                ),
-                created_at=_moment(meta["created_at"]),
-                expires_at=self._expiry(checkpoint, None if meta["expires_at"] is None else _moment(meta["expires_at"])),
-                size_bytes=size_bytes,
-                steps=meta["steps"],
-                digest=meta["digest"],
-                moments_digest=meta.get("moments_digest"),
-            )
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+            about, size_bytes = read_about(self._file(checkpoint))
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except IsADirectoryError as error:
+            raise DamagedFile("a directory lies in its place") from error
+        return CheckpointInfo(
+            id=checkpoint,
+            description=Description(
+                about.base_model, about.rank, tuple(about.train_groups), about.run_metadata, about.user_metadata
+            ),
+            created_at=about.created_at,
+            expires_at=self._expiry(checkpoint, about.expires_at),
+            size_bytes=size_bytes,
+            steps=about.steps,
+            digest=about.digest,
+            moments_digest=about.moments_digest,
+        )
 
     def _expiry(self, checkpoint: CheckpointId, saved: float | None) -> float | None:
         """The changed expiry, else the saved one. A file that says none is told once and ignored: what it was set to is lost."""
@@ -308,37 +337,10 @@ class CheckpointStore:
 
 def _moment(value: Any) -> float:
     """Seconds since the epoch that a calendar has. Raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_MOMENT or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_MOMENT:
         raise ValueError(f"not a time in seconds: {str(value)[:40]!r}")
     return float(value)
 
 
-def _data_size(header: Mapping[str, Any]) -> int:
-    """Bytes of vectors that a safetensors header tells of."""
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    return max((int(end) for end in ends), default=0)
-
-
-def _expired(info: CheckpointInfo, now: float) -> bool:
-    return info.expires_at is not None and info.expires_at <= now
-
-
-def _digest(*vectors: Array) -> str:
-    """Of the vectors' bytes in their order."""
-    digest = hashlib.sha256()
-    for vector in vectors:
-        digest.update(np.ascontiguousarray(vector, dtype="<f4").data)
-    return f"sha256:{digest.hexdigest()}"
-
-
-def _header(shape: ModelShape, vectors: list[str], meta: Mapping[str, Any]) -> bytes:
-    """The safetensors header, filled up with blanks to a multiple of 8 bytes."""
-    entries: dict[str, Any] = {"__metadata__": {"format": "pt", "platoon": json.dumps(meta, ensure_ascii=False)}}
-    for number, vector in enumerate(vectors):
-        start = 4 * number * shape.parameter_count
-        for piece in shape.slices:
-            begin = start + 4 * piece.offset
-            name = piece.name if vector == "parameters" else f"{vector}.{piece.name}"
-            entries[name] = {"dtype": "F32", "shape": list(piece.shape), "data_offsets": [begin, begin + 4 * piece.size]}
-    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
-    return text + b" " * (-len(text) % 8)
+def _expired(found: CheckpointInfo | DamagedCheckpoint, now: float) -> bool:
+    return found.expires_at is not None and found.expires_at <= now

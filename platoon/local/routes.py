@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from platoon.local import requests
 from platoon.local.bases import all_bases
-from platoon.local.checkpoints import KINDS, CheckpointId, CheckpointInfo
+from platoon.local.checkpoints import KINDS, CheckpointId, CheckpointInfo, DamagedCheckpoint
 from platoon.local.promises import Promise
 from platoon.local.refusals import Category, NotFound, Refusal
 from platoon.local.sampling_requests import sample
@@ -237,6 +237,26 @@ def checkpoint_row(info: CheckpointInfo) -> dict[str, Any]:
     return row if info.expires_at is None else row | {"expires_at": stamp(info.expires_at)}
 
 
+def damaged_row(found: DamagedCheckpoint) -> dict[str, Any]:
+    """A damaged checkpoint, marked in its metadata: it can be deleted, and loading it is refused."""
+    row = {
+        "checkpoint_id": found.id.checkpoint_id,
+        "checkpoint_type": KINDS[found.id.kind],
+        "time": stamp(found.modified_at),
+        "tinker_path": found.id.path,
+        "size_bytes": found.size_bytes,
+        "public": False,
+        "user_metadata": {"damaged": found.reason},
+    }
+    return row if found.expires_at is None else row | {"expires_at": stamp(found.expires_at)}
+
+
+def rows_of_run(service: LocalService, run_id: str) -> list[dict[str, Any]]:
+    """Damaged checkpoints, then whole ones, oldest first: the last one is the newest that loads."""
+    damaged, whole = service.store.damaged_of_run(run_id), service.store.of_run(run_id)
+    return [*map(damaged_row, damaged), *map(checkpoint_row, whole)]
+
+
 def run_row(service: LocalService, run_id: str) -> dict[str, Any]:
     """What is known of a run: from the model when it lives here, else from its newest checkpoint."""
     infos = service.store.of_run(run_id)
@@ -284,14 +304,13 @@ async def training_run(request: Request) -> Response:
 
 
 async def run_checkpoints(request: Request) -> Response:
-    infos = request.app[SERVICE].store.of_run(request.match_info["run"])
-    return web.json_response({"checkpoints": [checkpoint_row(info) for info in infos]})
+    return web.json_response({"checkpoints": rows_of_run(request.app[SERVICE], request.match_info["run"])})
 
 
 async def all_checkpoints(request: Request) -> Response:
-    store = request.app[SERVICE].store
-    infos = [info for run_id in store.runs() for info in store.of_run(run_id)]
-    shown, cursor = page(request, [checkpoint_row(info) for info in infos], 100)
+    service = request.app[SERVICE]
+    rows = [row for run_id in service.store.runs() for row in rows_of_run(service, run_id)]
+    shown, cursor = page(request, rows, 100)
     return web.json_response({"checkpoints": shown, "cursor": cursor})
 
 

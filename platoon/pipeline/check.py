@@ -17,9 +17,8 @@ from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.plan import provider_problems
-from platoon.pipeline.recipe import Recipe, read_recipe
-from platoon.pipeline.resolve import ResolvedConfig, resolve
+from platoon.pipeline.recipe import Recipe, config_key, read_recipe
+from platoon.pipeline.resolve import ResolvedConfig, try_resolve
 from platoon.site import Site
 from platoon.train.config_defs.run import RunConfig
 
@@ -47,7 +46,7 @@ def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = Fals
                 continue
         wanted: Kind = "evaluation" if unit.startswith(EVALUATION_PREFIX) else "train"
         if checked[config] != wanted:
-            key = f"evaluations.{unit.removeprefix(EVALUATION_PREFIX)}.config" if wanted == "evaluation" else f"runs.{unit}.config"
+            key = config_key(unit)
             problems[Problem(f"{config} is of kind {checked[config]}, not {wanted}", key=key, file=str(path))] = None
     if problems:
         raise ConfigError(problems)
@@ -83,8 +82,10 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     """The kind of a configuration that is whole. Raises ConfigError."""
     if isinstance(kind := kind_of(load(path).values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
-    resolved = resolve(path, site)
-    if found := [*provider_problems(resolved, str(path)), *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
+    resolved, problems = try_resolve(path, site)
+    if resolved is None:
+        raise ConfigError(problems)
+    if found := [*problems, *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -20,7 +20,7 @@ from platoon.images.image_map import image_map
 from platoon.pipeline.kinds import Kind
 from platoon.pipeline.layout import CONFIG, DATASETS, IMAGE_MAP, INPUT_FILES, PLAN
 from platoon.pipeline.lock import chat_path, lock_datasets, read_datasets, restore
-from platoon.pipeline.plan import check_providers, locked, make_plan
+from platoon.pipeline.plan import locked, make_plan
 from platoon.pipeline.resolve import ResolvedConfig, read_resolved, resolve, write_resolved
 from platoon.site import Site
 
@@ -62,7 +62,6 @@ class RunInputs:
 def build_inputs(config: Path, directory: Path, site: Site, console: Console, overrides: tuple[str, ...] = ()) -> RunInputs:
     """Makes the four files of a configuration in `directory` and reads them. Raises ConfigError before any of them is written."""
     resolved = resolve(config, site, overrides)
-    check_providers(resolved, str(config))
     datasets = lock_datasets(resolved, config.parent, site, console)
     plan = make_plan(resolved, datasets, site)
     mapped = image_map(plan)

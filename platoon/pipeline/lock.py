@@ -22,6 +22,7 @@ from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
+from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import written_paths
 from platoon.site import Site
@@ -33,6 +34,7 @@ CHAT_LIMIT_BYTES = 16 * 1024 * 1024 * 1024
 
 def lock_datasets(resolved: ResolvedConfig, base: Path, site: Site, console: Console) -> dict[str, Any]:
     """The value of `datasets.lock.json`. Raises ConfigError with the problems of every entry; then nothing is half-written."""
+    check_providers(resolved.harbor_entries())
     problems: list[Problem] = []
     harbor: list[dict[str, Any]] = []
     for number, label, entry in resolved.harbor_entries():

@@ -9,38 +9,15 @@ from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.publish import HarborCache
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.images.plan import ImageNeed, plan_images
+from platoon.pipeline.providers import check_providers, provider_of
 from platoon.pipeline.resolve import ResolvedConfig
-from platoon.sandbox.registry import provider_class
 from platoon.site import Site
-
-DEFAULT_PROVIDER = "docker"
 
 
 def make_plan(resolved: ResolvedConfig, datasets: Mapping[str, Any], site: Site) -> dict[str, Any]:
     """The value of `plan.json`. Raises ConfigError for a provider that is none, NotPreparedError for a lock not in the cache."""
-    check_providers(resolved)
+    check_providers(resolved.harbor_entries())
     return plan_images(_needs(resolved, datasets, HarborCache(site.harbor_cache)))
-
-
-def check_providers(resolved: ResolvedConfig, file: str = "") -> None:
-    """Raises ConfigError for sandbox providers that there are not: every rollout would fail on them."""
-    if problems := list(provider_problems(resolved, file)):
-        raise ConfigError(problems)
-
-
-def provider_problems(resolved: ResolvedConfig, file: str = "") -> Iterator[Problem]:
-    """What is wrong with the sandbox provider of each Harbor entry; file: the configuration as a person wrote its path."""
-    for number, _, entry in resolved.harbor_entries():
-        try:
-            provider_class(_provider(entry))
-        except ConfigError as error:
-            key = f"environments.{number}.service_kwargs.provider"
-            advice = "set `provider: process` there or in the site file"
-            yield from (Problem(problem.rule, key=key, file=file, advice=advice) for problem in error.problems)
-
-
-def _provider(entry: Mapping[str, Any]) -> str:
-    return str(entry["service_kwargs"].get("provider") or DEFAULT_PROVIDER)
 
 
 def locked(entry: Mapping[str, Any], cache: HarborCache) -> HarborLock:
@@ -68,7 +45,7 @@ def _needs(resolved: ResolvedConfig, datasets: Mapping[str, Any], cache: HarborC
             raise NotPreparedError(Problem(f"environment {label} is not locked", advice="run platoon lock again"))
         if "lock_digest" not in found:
             continue
-        provider = _provider(entry)
+        provider = provider_of(entry)
         excluded = set(entry.get("exclude_tasks", ()))
         for row in locked(found, cache).tasks:
             if row.runnable and row.name not in excluded:

@@ -10,6 +10,7 @@ evaluations:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +19,11 @@ from pydantic import Field
 
 from platoon.config.load import load_model
 from platoon.config.model import ConfigModel, nearest
-from platoon.errors import Problem
+from platoon.errors import ConfigError, Problem
 from platoon.pipeline.layout import EVALUATION_PREFIX
 
+FILE = "recipe.yaml"
+MOST_TOLD = 12
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=64)]
 ConfigPath = Annotated[str, Field(min_length=1, pattern=r"^[^\x00\n\r]+$")]
 
@@ -90,3 +93,47 @@ class Recipe(ConfigModel):
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a file. Raises ConfigError with every problem."""
     return load_model(Recipe, path)
+
+
+def open_recipe(path: Path) -> Recipe:
+    """The recipe of a file whose configurations are all there: what the workflow needs before it can plan anything.
+
+    Raises ConfigError with every problem, which says what there is instead, and what to do next.
+    """
+    if not path.is_file():
+        raise ConfigError(_no_recipe(path))
+    recipe = read_recipe(path)
+    problems = [
+        Problem(f"no such file: {config}", key=config_key(unit), file=str(path), advice=nearest(config, _files_near(path, config)))
+        for unit, config in recipe.units.items()
+        if not (path.parent / config).is_file()
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return recipe
+
+
+def _no_recipe(path: Path) -> Problem:
+    """Why a path is no recipe, with those that are near it."""
+    if path.is_dir() and (path / FILE).is_file():
+        return Problem("is a folder", file=str(path), advice=f"its recipe is {path / FILE}")
+    roots = [path, path.parent, path.parent.parent, Path("recipes")]
+    found = {str(file) for root in roots for pattern in (FILE, f"*/{FILE}") for file in root.glob(pattern)}
+    rule = "is a folder without a recipe.yaml" if path.is_dir() else "no such recipe"
+    return Problem(rule, file=str(path), advice=nearest(str(path), sorted(found)[:MOST_TOLD]))
+
+
+def config_key(unit: str) -> str:
+    """Where a recipe names the configuration of a unit."""
+    if unit.startswith(EVALUATION_PREFIX):
+        return f"evaluations.{unit.removeprefix(EVALUATION_PREFIX)}.config"
+    return f"runs.{unit}.config"
+
+
+def _files_near(recipe: Path, config: str) -> list[str]:
+    """Configurations in the folder that should hold one, else beside the recipe, as the recipe would name them."""
+    for folder in ((recipe.parent / config).parent, recipe.parent):
+        files = [file for file in folder.glob("*.yaml") if file != recipe]
+        if files:
+            return sorted(os.path.relpath(file, recipe.parent) for file in files)[:MOST_TOLD]
+    return []

@@ -19,6 +19,7 @@ from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.options import HarborOptions
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.kinds import Kind, kind_of, model_of
+from platoon.pipeline.providers import provider_key, provider_problems
 from platoon.pipeline.sources import HARBOR, written_paths
 from platoon.site import Site
 
@@ -46,15 +47,23 @@ class ResolvedConfig:
 
 def resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> ResolvedConfig:
     """Loads, checks and resolves a configuration. Raises ConfigError with every problem of all its parts."""
+    resolved, problems = try_resolve(config, site, overrides)
+    if problems or resolved is None:
+        raise ConfigError(problems)
+    return resolved
+
+
+def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tuple[ResolvedConfig | None, list[Problem]]:
+    """The resolved configuration, None where it cannot be made, and every problem found. Raises ConfigError for no YAML at all."""
     loaded = load(config, overrides)
     kind = kind_of(loaded.values)
     if isinstance(kind, Problem):
-        raise ConfigError(Problem(kind.rule, key=kind.key, file=str(config)))
+        return None, [Problem(kind.rule, key=kind.key, file=str(config))]
     model, problems = loaded.try_build(model_of(kind))
     problems += harbor_problems(loaded)
     problems += path_problems(loaded)
     if problems or model is None:
-        raise ConfigError(problems)
+        return None, problems
     values = model.plain(only_set=True)
     for *above, key in LEFT_OUT:
         holder = values
@@ -62,8 +71,16 @@ def resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> Resolv
             holder = holder.get(name, {})
         holder.pop(key, None)
     _relative_paths(values, loaded)
-    _take_provider(values, site)
-    return ResolvedConfig(kind, values)
+    taken = _take_provider(values, site)
+    resolved = ResolvedConfig(kind, values)
+
+    def named_in(number: int) -> tuple[str, str]:
+        if number in taken:
+            return str(site.file or ""), "provider"
+        key = provider_key(number)
+        return loaded.file_of(tuple(key.split("."))), key
+
+    return resolved, list(provider_problems(resolved.harbor_entries(), named_in))
 
 
 def write_resolved(path: Path, resolved: ResolvedConfig) -> None:
@@ -132,7 +149,13 @@ def _set(values: Any, keys: tuple[str, ...], text: str) -> None:
         values[keys[-1]] = text
 
 
-def _take_provider(values: dict[str, Any], site: Site) -> None:
-    for entry in values.get("environments", ()):
+def _take_provider(values: dict[str, Any], site: Site) -> set[int]:
+    """Names the site's provider where an entry names none; the places of these entries."""
+    taken: set[int] = set()
+    for number, entry in enumerate(values.get("environments", ())):
         if entry.get("service") == HARBOR and site.provider is not None:
-            entry.setdefault("service_kwargs", {}).setdefault("provider", site.provider)
+            options = entry.setdefault("service_kwargs", {})
+            if "provider" not in options:
+                options["provider"] = site.provider
+                taken.add(number)
+    return taken

@@ -27,6 +27,15 @@ class Run:
         pairs = [(int(row["step"]), value) for row in self.curve if (value := dig(row, *path)) is not None]
         return [step for step, _ in pairs], [float(value) for _, value in pairs]
 
+    @property
+    def ends(self) -> tuple[str, float, float] | None:
+        """What the run is judged by, `reward` or else `loss`, at its first and at its last step; None when it recorded neither."""
+        for name in ("reward", "loss"):
+            _, values = self.series(name)
+            if values:
+                return name, values[0], values[-1]
+        return None
+
     def keys(self, name: str) -> list[str]:
         """The keys of a mapping in the curve's rows (components, seconds, tokens), sorted."""
         return sorted({key for row in self.curve for key in row.get(name) or {}})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from platoon.report.data import Report, Run, dig
 
@@ -33,9 +33,15 @@ STYLE = {
     "ytick.color": INK,
     "legend.frameon": False,
 }
-SIZE_INCHES = (7.2, 3.4)
+SIZE_INCHES = (5.6, 2.9)
 # Parts of a step's wall time and what they are called; other seconds of a step overlap, so they are not stacked.
-WALL_PARTS = {"wait": "waiting for rollouts", "train": "training", "publish": "publishing", "save": "saving"}
+# In the order of their lines: what lies on another line is dashed, so that both are seen where they are equal.
+TOKENS = {"prompt": "prompts read", "completion": "replies sampled", "trained": "trained"}
+AGES = {"mean": "mean", "max": "oldest"}
+ABOVE_AXES: Mapping[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "handlelength": 1.2, "columnspacing": 1.2}
+BELOW: Mapping[str, Any] = {"linewidth": 4, "alpha": 0.45}
+ABOVE: Mapping[str, Any] = {"linewidth": 1.8, "linestyle": (0, (3, 2))}
+WALL_PARTS = {"wait": "rollouts", "train": "training", "publish": "publishing", "save": "saving"}
 
 
 def draw(name: str, report: Report) -> str:
@@ -79,6 +85,19 @@ def _reward(axes: Axes, report: Report) -> bool:
     return drawn
 
 
+def _loss(axes: Axes, report: Report) -> bool:
+    runs = [run for run in report.runs if run.trainer == "sft" and run.series("loss")[0]]
+    for color, run in zip(COLORS, runs, strict=False):
+        steps, values = run.series("loss")
+        axes.plot(steps, values, color=color, alpha=0.35, linewidth=1)
+        axes.plot(steps, _smooth(values), color=color, label=run.name, linewidth=2)
+        axes.annotate(f"{values[-1]:.3g}", (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center")
+    if runs:
+        axes.set(xlabel="step", ylabel="nats a token", ylim=(0, None))
+        axes.legend(loc="upper right")
+    return bool(runs)
+
+
 def _evaluations(axes: Axes, report: Report) -> bool:
     shown = [item for item in report.evaluations if item.figures.get("reward_mean") is not None]
     if not shown:
@@ -91,9 +110,9 @@ def _evaluations(axes: Axes, report: Report) -> bool:
         bars = axes.bar(places, values, width * 0.92, color=COLORS[index % len(COLORS)], label=f"{item.name} ({item.run})")
         axes.bar_label(bars, fmt="%.2f", padding=2)
     axes.set_xticks(range(1 + len(parts)), ["reward", *parts])
-    axes.set(ylabel="mean over rollouts", ylim=(0, 1.12))
+    axes.set(ylabel="mean over rollouts", ylim=(0, 1.08))
     axes.grid(axis="x", visible=False)
-    axes.legend(loc="upper left", ncols=len(shown))
+    axes.legend(**ABOVE_AXES, ncols=min(3, len(shown)))
     return True
 
 
@@ -102,10 +121,10 @@ def _staleness(axes: Axes, report: Report) -> bool:
     if run is None:
         return False
     drawn = False
-    for color, (key, label) in zip(COLORS, (("mean", "mean"), ("max", "oldest")), strict=False):
+    for color, (key, label) in zip(COLORS, AGES.items(), strict=False):
         steps, values = run.series("staleness", key)
         if steps:
-            axes.step(steps, values, where="mid", color=color, label=label, linewidth=2)
+            axes.step(steps, values, where="mid", color=color, label=label, **(ABOVE if key == "max" else BELOW))
             drawn = True
     if drawn:
         axes.set(xlabel=f"step of {run.name}", ylabel="publications", ylim=(-0.05, max(1.0, axes.get_ylim()[1])))
@@ -125,7 +144,7 @@ def _step_time(axes: Axes, report: Report) -> bool:
         axes.bar(steps, values, 1.0, bottom=below, color=color, label=WALL_PARTS[part])
         below = [low + value for low, value in zip(below, values, strict=True)]
     axes.set(xlabel=f"step of {run.name}", ylabel="seconds")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(parts))
+    axes.legend(**ABOVE_AXES, ncols=len(parts))
     return True
 
 
@@ -134,10 +153,11 @@ def _tokens(axes: Axes, report: Report) -> bool:
     if run is None:
         return False
     drawn = False
-    for color, key in zip(COLORS, run.keys("tokens"), strict=False):
+    for color, (key, label) in zip(COLORS, TOKENS.items(), strict=False):
         steps, values = run.series("tokens", key)
         if steps:
-            axes.plot(steps, values, color=color, label=key, linewidth=2)
+            style = {"prompt": {"linewidth": 2}, "completion": BELOW, "trained": ABOVE}[key]
+            axes.plot(steps, values, color=color, label=label, **style)
             drawn = True
     if drawn:
         axes.set(xlabel=f"step of {run.name}", ylabel="tokens", ylim=(0, None))
@@ -157,6 +177,7 @@ def _smooth(values: list[float], weight: float = 0.8) -> list[float]:
 _DRAWINGS: Mapping[str, Callable[[Axes, Report], bool]] = {
     "reward": _reward,
     "evaluations": _evaluations,
+    "loss": _loss,
     "staleness": _staleness,
     "step_time": _step_time,
     "tokens": _tokens,

@@ -7,6 +7,9 @@ equal rows give an equal `digest()`. `docs/reference/row-block.md` specifies col
 Construction checks every rule (ShapeError for lengths and offsets, DataError for dtypes and values) and makes the arrays read-only.
 A block is a value: it may be shared between threads and kept for as long as anyone needs it.
 
+What a row holds beside its tokens - chunks of its prompt that are not text, loss inputs that it brings along - stands in the side
+table: `side_*` columns with one entry a piece, and the bytes that they name, each kept once.
+
     block = build_block(trajectories, policies=("main",), roles=("root",))   # rows.merge
     fresh = block.select(~stale_rows(block, [7], [2]).is_stale_R)            # rows.stale
 """
@@ -14,7 +17,7 @@ A block is a value: it may be shared between threads and kept for as long as any
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -43,13 +46,20 @@ COLUMNS: dict[str, np.dtype[Any]] = {
     "row_start": np.dtype("u1"),
     "row_reward": np.dtype("<f8"),
     "row_version": np.dtype("<i8"),
+    "side_row": np.dtype("<u4"),
+    "side_at": np.dtype("<u4"),
+    "side_length": np.dtype("<u4"),
+    "side_name": np.dtype("<u2"),
+    "side_item": np.dtype("<u4"),
+    "item_offsets": np.dtype("<i8"),
+    "item_bytes": np.dtype("u1"),
 }
-"""Name and dtype of each column, in the order of the digest."""
+"""Name and dtype of each column."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Columns of the rows of one group (T tokens, R rows, C calls).
+    """Columns of the rows of one group (T tokens, R rows, C calls, K side entries, I items of B bytes).
 
     tokens: u32[T], below 2**31.
     logprobs: f32[T], of the token under its sampler; 0 where it was not sampled.
@@ -62,6 +72,9 @@ class RowBlock:
     row_start: u8[R], 1 for the first row with action tokens of its trajectory.
     row_reward: f64[R], processed reward of the row's own trajectory.
     row_version: i64[R], the oldest version among the row's own calls, -1 where none has one.
+    side_row, side_at, side_length: u32[K], the row of an entry, rising, and which of its tokens a chunk covers (they are 0); both 0
+        for a loss input. side_name: u16[K], index into `side_names`. side_item: u32[K], index of its bytes.
+    item_offsets: i64[I+1], bounds of the items in item_bytes: u8[B], in the order of their first use.
     """
 
     tokens: NDArray[np.uint32]
@@ -80,15 +93,31 @@ class RowBlock:
     row_start: NDArray[np.uint8]
     row_reward: NDArray[np.float64]
     row_version: NDArray[np.int64]
-    policies: tuple[str, ...]
-    roles: tuple[str, ...]
+    side_row: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, "<u4"), kw_only=True)
+    side_at: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, "<u4"), kw_only=True)
+    side_length: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, "<u4"), kw_only=True)
+    side_name: NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, "<u2"), kw_only=True)
+    side_item: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, "<u4"), kw_only=True)
+    item_offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, "<i8"), kw_only=True)
+    item_bytes: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, "u1"), kw_only=True)
+    policies: tuple[str, ...] = field(kw_only=True)
+    roles: tuple[str, ...] = field(kw_only=True)
+    side_names: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         for name, dtype in COLUMNS.items():
             object.__setattr__(self, name, _read_only(name, getattr(self, name), dtype))
-        for name, values in (("policies", self.policies), ("roles", self.roles)):
-            _check_names(name, values)
-        _native.check_block(self, len(self.policies), len(self.roles))
+        check_names(**self._names())
+        _native.check_block(self, len(self.policies), len(self.roles), len(self.side_names))
+
+    @classmethod
+    def of_core(cls, values: dict[str, Any]) -> RowBlock:
+        """The block of columns that the core made by the rules, every one of them, and of names that stand once: no check again."""
+        for name in COLUMNS:
+            values[name].setflags(write=False)
+        block = object.__new__(cls)
+        block.__dict__.update(values)
+        return block
 
     @property
     def row_count(self) -> int:
@@ -125,62 +154,52 @@ class RowBlock:
         return last_R
 
     def digest(self) -> str:
-        """`sha256:<hex>` of names, header and columns."""
-        return "sha256:" + _native.block_digest(self, list(self.policies), list(self.roles))
+        """`sha256:<hex>` of names and columns."""
+        return "sha256:" + _native.block_digest(self, list(self.policies), list(self.roles), list(self.side_names))
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns by name, in the order of the digest."""
+        """The columns by name."""
         return {name: getattr(self, name) for name in COLUMNS}
 
     def select(self, rows: NDArray[Any] | Sequence[int] | Sequence[bool]) -> RowBlock:
         """The block of some of the rows: a bool mask of R entries, or indices in rising order.
 
         Start marks move to the first selected row with action tokens of each trajectory, and calls that no selected row needs go.
-        Raises ShapeError for a mask of another length, DataError for an index out of range or out of order.
+        Items that no selected row names go as well. Raises ShapeError for a mask of another length, DataError for an index out of
+        range or out of order.
         """
-        index_K = _row_indices(rows, self.row_count)
-        start_K, length_K = self.offsets[index_K], np.diff(self.offsets)[index_K]
-        offsets = np.concatenate(([0], np.cumsum(length_K))).astype(np.int64)
-        token_index = np.arange(offsets[-1]) + np.repeat(start_K - offsets[:-1], length_K)
-        is_kept_R = np.zeros(self.row_count, np.bool_)
-        is_kept_R[index_K] = True
-        row_start_R = _native.surviving_starts(self.row_start, self.action_count_R > 0, is_kept_R)
-        call, used_C = _compact_calls(self.call[token_index])
-        values: dict[str, Any] = {name: getattr(self, name)[token_index] for name in ("tokens", "logprobs", "flags")}
-        values |= {name: getattr(self, name)[used_C] for name in COLUMNS if name.startswith("call_")}
-        values |= {name: getattr(self, name)[index_K] for name in COLUMNS if name.startswith("row_")}
-        values |= {"call": call, "offsets": offsets, "row_start": row_start_R[index_K]}
-        return RowBlock(**values, policies=self.policies, roles=self.roles)
+        chosen = _native.select_rows(self, _row_indices(rows, self.row_count))
+        return RowBlock.of_core(chosen | self._names())
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        return {"policies": self.policies, "roles": self.roles, "side_names": self.side_names}
 
     @staticmethod
     def empty(policies: Sequence[str] = (), roles: Sequence[str] = ()) -> RowBlock:
         """A block without rows."""
-        values: dict[str, Any] = {name: np.zeros(int(name == "offsets"), dtype) for name, dtype in COLUMNS.items()}
+        values: dict[str, Any] = {name: np.zeros(int(name.endswith("offsets")), dtype) for name, dtype in COLUMNS.items()}
         return RowBlock(**values, policies=tuple(policies), roles=tuple(roles))
 
 
 def concat(blocks: Iterable[RowBlock]) -> RowBlock:
-    """One block of all rows in order. Policies and roles are numbered anew, in order of first appearance in the name tables."""
+    """One block of all rows in order. Names are numbered anew, in order of first appearance in the name tables."""
     blocks = tuple(blocks)
+    if len(blocks) == 1:
+        return blocks[0]
     policies, policy_maps = _merge_names([block.policies for block in blocks])
     roles, role_maps = _merge_names([block.roles for block in blocks])
-    if not blocks:
-        return RowBlock.empty()
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
-    tokens = calls = 0
-    for block, policy_map, role_map in zip(blocks, policy_maps, role_maps, strict=True):
-        for name, column in block.columns().items():
-            parts[name].append(column)
-        parts["call"][-1] = np.where(block.call == NO_CALL, NO_CALL, block.call + np.uint32(calls)).astype(np.uint32)
-        parts["offsets"][-1] = block.offsets[:-1] + tokens
-        parts["call_policy"][-1] = policy_map[block.call_policy]
-        parts["row_policy"][-1] = policy_map[block.row_policy]
-        parts["row_role"][-1] = role_map[block.row_role]
-        tokens += block.token_count
-        calls += block.call_count
-    parts["offsets"].append(np.array([tokens], np.int64))
-    values: dict[str, Any] = {name: np.concatenate(columns) for name, columns in parts.items()}
-    return RowBlock(**values, policies=policies, roles=roles)
+    side_names, side_maps = _merge_names([block.side_names for block in blocks])
+    values = _native.concat_blocks(blocks, policy_maps, role_maps, side_maps)
+    return RowBlock.of_core(values | {"policies": policies, "roles": roles, "side_names": side_names})
+
+
+def check_names(**tables: tuple[str, ...]) -> None:
+    """DataError where a name table is no tuple of names, or a name stands twice in one."""
+    for table, names in tables.items():
+        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{table}: a tuple of names is expected")
+        if len(set(names)) != len(names):
+            raise DataError(f"{table}: each name stands once, got {', '.join(names)}")
 
 
 def _read_only(name: str, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -194,13 +213,6 @@ def _read_only(name: str, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return view
 
 
-def _check_names(column: str, names: tuple[str, ...]) -> None:
-    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{column}: a tuple of names is expected")
-    if len(set(names)) != len(names):
-        raise DataError(f"{column}: each name stands once, got {', '.join(names)}")
-
-
 def _row_indices(rows: NDArray[Any] | Sequence[int] | Sequence[bool], row_count: int) -> NDArray[np.int64]:
     chosen = np.asarray(rows)
     if chosen.dtype == np.bool_:
@@ -211,26 +223,14 @@ def _row_indices(rows: NDArray[Any] | Sequence[int] | Sequence[bool], row_count:
         return np.zeros(0, np.int64)
     if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
         raise DataError(f"rows: {chosen.dtype} of {chosen.ndim} dimensions where a mask or indices are expected")
-    index_K = chosen.astype(np.int64)
-    if index_K.min() < 0 or index_K.max() >= row_count or (np.diff(index_K) <= 0).any():
-        raise DataError(f"rows: indices rise and lie below {row_count}")
-    return index_K
+    return np.ascontiguousarray(chosen, np.int64)
 
 
-def _compact_calls(call: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Call indices renumbered over the calls in use, and those calls' old indices."""
-    used_C: NDArray[np.uint32] = np.unique(call)
-    position: NDArray[np.uint32] = np.searchsorted(used_C, call).astype(np.uint32)
-    position[call == NO_CALL] = NO_CALL
-    return position, used_C[used_C != NO_CALL]
-
-
-def _merge_names(tables: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], list[NDArray[np.uint16]]]:
+def _merge_names(tables: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], list[list[int]]]:
+    """All names once, and for each table where its names stand among them."""
     numbers: dict[str, int] = {}
-    for table in tables:
-        for name in table:
-            numbers.setdefault(name, len(numbers))
-    return tuple(numbers), [np.array([numbers[name] for name in table], np.uint16) for table in tables]
+    maps = [[numbers.setdefault(name, len(numbers)) for name in table] for table in tables]
+    return tuple(numbers), maps
 
 
 assert [field.name for field in fields(RowBlock)][: len(COLUMNS)] == list(COLUMNS)

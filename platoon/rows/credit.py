@@ -7,26 +7,35 @@ the entries: give agents by member, then by trajectory, and the result does not 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from platoon import _native
-from platoon._native import DataError, ShapeError
+from platoon._native import ShapeError
+
+_KEY_DTYPES = (np.int64, np.uint32, np.uint16)
 
 
 def keyed_baselines(
-    key_A: NDArray[np.int64], reward_A: NDArray[np.float64], is_peer_A: NDArray[np.bool_], *, leave_one_out: bool = False
+    key_A: NDArray[Any] | Sequence[ArrayLike],
+    reward_A: NDArray[np.float64],
+    is_peer_A: NDArray[np.bool_],
+    *,
+    leave_one_out: bool = False,
 ) -> NDArray[np.float64]:
     """float64[A]: each agent's baseline among the peers that share its key.
 
-    key_A: int64, as `agent_keys` makes them. reward_A: float64, finite where `is_peer_A`. An agent that is no peer has the plain
-    mean of its key's peers. A key without peers gives its agents their own reward, and so does a lone peer under `leave_one_out`:
-    their advantage is 0.
+    key_A: one integer column, or several columns that make the key together, as `agent_keys` takes them. reward_A: float64, finite
+    where `is_peer_A`. An agent that is no peer has the plain mean of its key's peers. A key without peers gives its agents their own
+    reward, and so does a lone peer under `leave_one_out`: their advantage is 0.
 
-    Raises DataError for a peer's reward that is not finite, ShapeError for lengths that differ.
+    Raises DataError for a peer's reward that is not finite, rewards too large to add, and a key without a column; ShapeError for
+    lengths that differ.
     """
-    return _native.baselines(key_A, reward_A, is_peer_A, leave_one_out)
+    columns = [key_A] if isinstance(key_A, np.ndarray) else key_A
+    return _native.baselines([_key_column(column) for column in columns], reward_A, is_peer_A, leave_one_out)
 
 
 def group_baselines(
@@ -39,14 +48,21 @@ def group_baselines(
 def agent_keys(*columns_A: ArrayLike) -> NDArray[np.int64]:
     """int64[A]: equal where all columns are equal; numbered by order of first appearance.
 
-    Columns are any of an agent's task, policy, role and depth, of A entries each: integers or names. Without a column DataError,
-    with lengths that differ ShapeError.
+    Columns are any of an agent's task, policy, role and depth, of A entries each: integers (no copy of int64, uint32 and uint16
+    arrays) or names. Without a column DataError, with lengths that differ ShapeError.
     """
-    if not columns_A:
-        raise DataError("a key needs at least one of task, policy, role and depth")
-    columns: Sequence[NDArray[np.generic]] = [np.asarray(column) for column in columns_A]
-    if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
-        raise ShapeError(f"key columns of shapes {', '.join(str(column.shape) for column in columns)}: one length is expected")
-    numbers: dict[tuple[object, ...], int] = {}
-    keys = [numbers.setdefault(key, len(numbers)) for key in zip(*(column.tolist() for column in columns), strict=True)]
-    return np.array(keys, np.int64)
+    return _native.dense_keys([_key_column(column) for column in columns_A])
+
+
+def _key_column(column: ArrayLike) -> NDArray[Any]:
+    """The column as the core takes it; names are numbered."""
+    values = np.asarray(column)
+    if values.ndim != 1:
+        raise ShapeError(f"key: {values.ndim} dimensions where 1 is expected")
+    if values.dtype in _KEY_DTYPES:
+        return np.ascontiguousarray(values)
+    if values.dtype.kind in "iub":
+        # Only equality counts: the bits of a large unsigned integer are as good as its value.
+        return values.astype(np.int64)
+    numbers: dict[object, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in values.tolist()], np.int64)

@@ -55,7 +55,10 @@ class Renderer(Protocol):
     stop_tokens: tuple[int, ...]
 
     def render(self, request: RenderRequest) -> TokenArray:
-        """uint32 tokens of the prompt, shape (T,). Raises RenderError for a request the template refuses."""
+        """uint32 tokens of the prompt, shape (T,). Raises RenderError for a request the template refuses.
+
+        Called from several threads at once.
+        """
         ...
 
     def parse(

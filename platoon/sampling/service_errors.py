@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 
 KEY_VARIABLE = "TINKER_API_KEY"
+NOT_FOUND = 404
 REFUSED = frozenset({"AuthenticationError", "PermissionDeniedError"})
 
 
@@ -29,6 +31,22 @@ def service_errors(what: str, *, base_url: str | None = None, policy: str = "mai
         if mapped is None:
             raise
         raise mapped from error
+
+
+def missing_checkpoint(
+    error: BaseException | None, path: str | None, base_url: str | None = None, state_dir: Path | None = None
+) -> ConfigError | None:
+    """The refusal of weights that the service does not have, None for any other error.
+
+    state_dir: where an embedded service looked for them. A checkpoint that is there and damaged is another matter.
+    """
+    if path is None or getattr(error, "status_code", None) != NOT_FOUND or "damaged" in str(error).lower():
+        return None
+    if state_dir is not None:
+        advice = "name the site that its run was trained on (--site, PLATOON_SITE), or train the run again"
+        return ConfigError(Problem(f"there is no checkpoint {path} here", file=str(state_dir), advice=advice))
+    advice = "it was deleted or has expired: train its run again, or name another"
+    return ConfigError(Problem(f"the service at {base_url or 'the default address'} has no checkpoint {path}", advice=advice))
 
 
 def map_service_error(error: Exception, what: str, base_url: str | None, policy: str = "main") -> PlatoonError | None:

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -49,6 +49,7 @@ class LiveSandboxes:
         self._entries: dict[str, _Entry] = {}
         self._mirror: Path | None = None
         self._mirrored: bytes = b""
+        self._earlier: Sequence[Mapping[str, Any]] = ()
         self._shut = False
 
     def current_labels(self) -> dict[str, str]:
@@ -90,12 +91,14 @@ class LiveSandboxes:
 
     def records(self) -> list[dict[str, Any]]:
         """Distinct records of what is registered and can be found by labels."""
-        distinct = {json.dumps(entry.record(), sort_keys=True): entry.record() for entry in self._entries.values() if entry.labels}
-        return list(distinct.values())
+        return distinct(entry.record() for entry in self._entries.values() if entry.labels)
 
-    def mirror_to(self, path: Path | None) -> None:
-        """Keeps `path` (mode 0600) equal to `records()` from now on; None stops that."""
-        self._mirror, self._mirrored = path, b""
+    def mirror_to(self, path: Path | None, earlier: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Keeps `path` (mode 0600) equal to `earlier` and `records()` from now on; None stops that.
+
+        earlier: records of processes that died, whose sandboxes may still be there.
+        """
+        self._mirror, self._mirrored, self._earlier = path, b"", tuple(earlier)
         self._write_mirror()
 
     def shut_down(self) -> None:
@@ -129,7 +132,7 @@ class LiveSandboxes:
     def _write_mirror(self) -> None:
         if self._mirror is None:
             return
-        data = json.dumps(self.records()).encode()
+        data = json.dumps(distinct([*self._earlier, *self.records()])).encode()
         if data == self._mirrored:
             return
         beside = self._mirror.with_name(f".{self._mirror.name}.{secrets.token_hex(4)}")
@@ -138,6 +141,11 @@ class LiveSandboxes:
             file.write(data)
         beside.replace(self._mirror)
         self._mirrored = data
+
+
+def distinct(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Records without repetitions, in their order."""
+    return list({json.dumps(record, sort_keys=True): dict(record) for record in records}.values())
 
 
 LIVE = LiveSandboxes()
@@ -229,14 +237,18 @@ def provider_reference(provider: SandboxProvider) -> str:
 
 async def reap_records(records: Sequence[Mapping[str, Any]], timeout_s: float) -> int:
     """Rebuilds the providers of a mirror file's records and reaps by their labels; what fails is logged, never raised."""
+    return sum([await reap_record(record, timeout_s) or 0 for record in records])
+
+
+async def reap_record(record: Mapping[str, Any], timeout_s: float) -> int | None:
+    """How many sandboxes of one record were found and ended, None when reaping failed: that is logged, never raised."""
     from platoon.sandbox.registry import get_provider
 
-    count = 0
-    for record in records:
-        try:
-            provider = get_provider(str(record["provider"]), **dict(record["options"]))
-            if isinstance(provider, SupportsReap):
-                count += await asyncio.wait_for(provider.reap(dict(record["labels"])), timeout_s)
-        except Exception as error:
-            logger.warning("sandboxes of %s were not reaped: %s", record.get("provider"), error)
-    return count
+    try:
+        provider = get_provider(str(record["provider"]), **dict(record["options"]))
+        if not isinstance(provider, SupportsReap):
+            return 0
+        return await asyncio.wait_for(provider.reap(dict(record["labels"])), timeout_s)
+    except Exception as error:
+        logger.warning("sandboxes of %s were not reaped: %s", record.get("provider"), error)
+        return None

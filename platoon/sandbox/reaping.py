@@ -7,13 +7,13 @@ Called as a run starts and as it ends, and by `platoon sandbox reap`. A run keep
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from platoon.sandbox.base import SandboxProvider, SupportsReap
-from platoon.sandbox.labels import reap_records, run_labels
+from platoon.sandbox.labels import reap_record, reap_records, run_labels
 from platoon.sandbox.registry import get_provider
 
 RECORDS_FILE = "sandboxes.json"
@@ -28,11 +28,30 @@ async def reap_run(run_dir: Path, provider: str | SandboxProvider = "process", o
     Raises ConfigError for a provider that is none, and PlatoonError for a sandbox root that is not this user's alone.
     """
     built = get_provider(provider, **(options or {})) if isinstance(provider, str) else provider
-    wanted = run_labels(run_dir)
-    # The records' own labels are not believed: a copied run directory names another run's sandboxes.
-    records = [{**record, "labels": wanted} for record in read_records(run_dir / RECORDS_FILE)]
-    count = await reap_records(records, REAP_TIMEOUT_S)
-    return count + (await built.reap(wanted) if isinstance(built, SupportsReap) else 0)
+    count = await reap_records(run_records(run_dir), REAP_TIMEOUT_S)
+    return count + (await built.reap(run_labels(run_dir)) if isinstance(built, SupportsReap) else 0)
+
+
+async def reap_all(records: Sequence[Mapping[str, Any]], timeout_s: float = REAP_TIMEOUT_S) -> list[Mapping[str, Any]]:
+    """Ends the sandboxes of records; those of which something may be left, for a later try. Never raises for a sandbox.
+
+    timeout_s: of one look at one provider.
+    """
+    left = []
+    for record in records:
+        found = await reap_record(record, timeout_s)
+        # What was found counts as gone when the next look finds nothing.
+        if found is None or (found and await reap_record(record, timeout_s) != 0):
+            left.append(record)
+    return left
+
+
+def run_records(run_dir: Path) -> list[dict[str, Any]]:
+    """What a run's starts had running when they died, under the run's own label.
+
+    The records' labels are not believed: a copied run directory names another run's sandboxes.
+    """
+    return [{**record, "labels": run_labels(run_dir)} for record in read_records(run_dir / RECORDS_FILE)]
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """`train`: from a resolved configuration to a finished run and its receipt.
 
 Idempotent: a run that is complete for its identity only gets its receipt written. Before the run directory is touched: the
-configuration is checked, a live holder refused, the identity compared. Then the lease is held until everything is closed.
+configuration is checked, a live holder refused, what is there judged, the identity compared. Then the lease is held until all is
+closed.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
-from platoon.train.run_directory.identity import check_identity, identity_digest, run_identity, write_identity
+from platoon.train.run_directory.identity import identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
 from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_keys, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
-from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured
+from platoon.train.trainer.found import check_found
+from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured, told_figures
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
@@ -44,11 +46,13 @@ class TrainRequest:
     """One `platoon train`. run: the run's name. receipt: where to write it. parent: receipt of the run whose weights it starts
     from.
 
+    state_dir: where embedded services keep checkpoints, shared by runs and evaluations.
     budget_started_at: on `time.monotonic`, when the time budget began to count.
     """
 
     run: str
     run_dir: Path
+    state_dir: Path
     inputs: TrainInputs
     receipt: Path | None = None
     parent: Path | None = None
@@ -64,7 +68,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     trainer = build_trainer(request.inputs)
     identity = _identity(request, trainer, parent)
     refuse_held(request.run_dir)
-    known = check_identity(request.run_dir, identity, request.run)
+    known = check_found(request.run_dir, identity, request.run)
     facts = _facts(request, identity, parent)
     if known and _write_receipt(request, trainer, facts, console):
         return exits.DONE
@@ -74,7 +78,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
     with Lease(request.run_dir), console.also_to(request.run_dir / "logs" / "train.log"):
         # Another start may have made the run between the two looks.
-        if not check_identity(request.run_dir, identity, request.run):
+        if not check_found(request.run_dir, identity, request.run):
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
@@ -104,7 +108,7 @@ async def _start(
     console.progress("starting", f"run {request.run}", "the training service")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
-        services = await stack.enter_async_context(run_services(config, specs, request.run_dir.parent, request.run_dir / "logs"))
+        services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))
         settings = _settings(request, specs, trainer, identity=identity, addresses=services.addresses)
         factory = make_factory()
         run = TrainerRun(settings, trainer, factory, console, services=services.died)
@@ -192,5 +196,6 @@ def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, 
         refuse_unmeasured(request.run, request.run_dir, row)
     if request.receipt is not None:
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
-    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}")
+    figures = told_figures(request.run_dir, row)
+    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}" + (f"; {figures}" if figures else ""))
     return True

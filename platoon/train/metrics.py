@@ -1,8 +1,8 @@
 """Every metric of a run, declared once: name, how values of one step become one, unit, meaning.
 
 A name may hold placeholders: `<reason>` stands for one path component, and `policies/<id>/` may stand before every name for a
-policy that is not main. `StepMetrics` collects the values of one step and refuses names that are not declared; `read` gives the
-rows of a run. `metrics.jsonl` itself is written by the trainer.
+policy that is not main. `StepMetrics` collects the values of one step and refuses names that are not declared. `metrics.jsonl`
+itself is written and read by the trainer.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any, Literal
-
-from platoon.artifacts.publish import read_json_lines
+from typing import Literal
 
 FILE = "metrics.jsonl"
 # Keys of a row that say which step it is, not what happened in it.
@@ -253,12 +250,3 @@ def _reduce(name: str, kind: Kind, values: list[float]) -> dict[str, float]:
     if kind == "sum":
         return {name: sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)}
     return {name: values[-1] if kind in ("last", "text") else mean}
-
-
-def read(run_dir: Path) -> list[dict[str, Any]]:
-    """The rows of a run by rising step, each step once: the newest start's row counts."""
-    rows: dict[int, dict[str, Any]] = {}
-    for row in read_json_lines(run_dir / FILE):
-        if isinstance(row.get("step"), int):
-            rows[row["step"]] = row
-    return [rows[step] for step in sorted(rows)]

@@ -1,19 +1,19 @@
-"""The sandboxes of a run: labelled with its directory while it lives, and reaped when they outlived a start that was killed."""
+"""The sandboxes of a run: labelled with its directory while it lives, and reaped when they outlived a start that was killed.
+
+`sandboxes.json` lists what the start that lives has running, and what dead ones had: a start that is killed before it ended the
+sandboxes of those before it hands them on. An entry goes when nothing of it is left.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from platoon.host.console import Console
 from platoon.sandbox import labels
+from platoon.sandbox.reaping import REAP_TIMEOUT_S, RECORDS_FILE, reap_all, run_records
 
-# What the current start has running, so that the next one can reap it.
-RECORDS_FILE = "sandboxes.json"
-REAP_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 
 
@@ -21,27 +21,30 @@ STOP_TIMEOUT_S = 30.0
 async def run_sandboxes(run_dir: Path, console: Console) -> AsyncIterator[None]:
     """Sandboxes started in the block bear the run's label; none of them, nor any of an earlier start, outlives it."""
     path = run_dir / RECORDS_FILE
-    records = _records(path)
-    if records:
+    earlier = run_records(run_dir)
+    _remove_torn(run_dir)
+    if earlier:
         console.progress("reaping", "sandboxes of an earlier start")
-        count = await labels.reap_records(records, REAP_TIMEOUT_S)
+        count = await labels.reap_records(earlier, REAP_TIMEOUT_S)
         console.say(f"reaped {count} sandboxes of an earlier start")
     before = labels.LIVE.labels
     labels.set_labels(labels.run_labels(run_dir))
-    labels.LIVE.mirror_to(path)
+    labels.LIVE.mirror_to(path, earlier)
     try:
         yield
     finally:
         await labels.LIVE.stop_live(STOP_TIMEOUT_S)
-        await labels.reap_records([*records, *labels.LIVE.records()], REAP_TIMEOUT_S)
+        left = await reap_all(labels.distinct([*earlier, *labels.LIVE.records()]))
         labels.LIVE.mirror_to(None)
         labels.set_labels(before)
-        path.unlink(missing_ok=True)
+        if left:
+            # The file names them still.
+            console.say("warning: some sandboxes could not be ended: the next start tries again, or `platoon sandbox reap`")
+        else:
+            path.unlink(missing_ok=True)
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    with suppress(OSError, ValueError):
-        value = json.loads(path.read_bytes())
-        if isinstance(value, list):
-            return [record for record in value if isinstance(record, dict)]
-    return []
+def _remove_torn(run_dir: Path) -> None:
+    """What a kill left of a list that was being written."""
+    for torn in run_dir.glob(f".{RECORDS_FILE}.*"):
+        torn.unlink(missing_ok=True)

@@ -17,8 +17,6 @@ from platoon.train.policy.spec import LOCAL, PolicySpec
 KEY_VARIABLE = "TINKER_API_KEY"
 KEY_PREFIX = "tml-"
 ADDRESS_VARIABLE = "TINKER_BASE_URL"
-# Checkpoints of embedded services, shared by all runs beside each other.
-STATE_DIR = ".tinker"
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,11 @@ def check_keys(specs: Mapping[str, PolicySpec]) -> None:
 
 @asynccontextmanager
 async def run_services(
-    config: RunConfig, specs: Mapping[str, PolicySpec], runs_dir: Path, log_dir: Path
+    config: RunConfig, specs: Mapping[str, PolicySpec], state_dir: Path, log_dir: Path
 ) -> AsyncIterator[RunServices]:
     """Starts the embedded services the policies need, and ends them when the block does.
 
-    runs_dir: parent of run directories; embedded services keep checkpoints in its `.tinker`.
+    state_dir: where embedded services keep checkpoints.
     """
     names = service_names(config, specs)
     addresses: dict[str, ServiceAddress] = {}
@@ -69,9 +67,10 @@ async def run_services(
                 from platoon.local.launcher import start_local_service
 
                 log_path = log_dir / f"service-{name}.log"
-                service = start_local_service(runs_dir / STATE_DIR, deterministic=config.deterministic, log_path=log_path)
+                service = start_local_service(state_dir, deterministic=config.deterministic, log_path=log_path)
                 await stack.enter_async_context(service)
-                started[name], died[name] = ServiceAddress(service.base_url, service.api_key), service.died
+                started[name] = ServiceAddress(service.base_url, service.api_key, state_dir)
+                died[name] = service.died
             addresses[policy] = started[name]
         yield RunServices(addresses, died)
 

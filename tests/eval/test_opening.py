@@ -33,6 +33,19 @@ def test_an_embedded_service_samples_the_base_model_and_ends_with_the_block(tmp_
     assert asyncio.run(asyncio.wait_for(sample(), 100)) == first
 
 
+@pytest.mark.model
+def test_weights_that_the_service_does_not_have_are_named_with_the_place_they_were_looked_for(tmp_path: Path) -> None:
+    path = "tinker://0a1b:train:0/sampler_weights/final"
+
+    async def opens() -> None:
+        async with open_policy(request(tmp_path, path=path)):
+            pass
+
+    with pytest.raises(ConfigError) as refused:
+        asyncio.run(asyncio.wait_for(opens(), 100))
+    assert str(refused.value).startswith(f"{tmp_path}: there is no checkpoint {path} here (name the site")
+
+
 @pytest.mark.unit
 def test_an_unknown_base_model_and_a_missing_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def opens() -> None:

@@ -14,7 +14,7 @@ from platoon.gateway.errors import (
     SampleTimeoutError,
     UnknownAgentError,
 )
-from platoon.gateway.requests import MAX_NESTING, ChatResponse, ToolCallOut, normalise_tools
+from platoon.gateway.requests import MAX_NESTING, ChatRequest, ChatResponse, ToolCallOut, normalise_tools
 
 pytestmark = pytest.mark.unit
 MESSAGES = [{"role": "user", "content": "x"}]
@@ -93,6 +93,9 @@ def test_requests_nested_too_deep_are_refused_with_400(kind: str):
         assert openai_chat.error_status(caught.value) == 400
     with pytest.raises(InvalidRequestError, match="deeper than 64"):
         openai_chat.parse_request({"messages": MESSAGES, "tools": [{"name": "f", "parameters": nested(900, kind)}]})
+    for request in ({"messages": body(900)["messages"]}, {"messages": MESSAGES, "template_kwargs": {"a": nested(900, kind)}}):
+        with pytest.raises(InvalidRequestError, match="deeper than 64"):
+            ChatRequest(**request)
 
 
 def test_a_request_in_full():

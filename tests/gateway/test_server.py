@@ -15,8 +15,8 @@ BODY = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 @asynccontextmanager
-async def serving(policy, **kwargs):
-    gateway = make_gateway(policy)
+async def serving(policy, renderer=None, **kwargs):
+    gateway = make_gateway(policy, renderer=renderer)
     server = GatewayServer(gateway)
     await server.start(**kwargs)
     try:

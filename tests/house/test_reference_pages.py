@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import typing
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import platoon
 from platoon import exits
 from platoon.cli.main import COMMANDS
+from platoon.pipeline.reference import MODELS
+from platoon.train.trainer.sft import SftOptions
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +53,33 @@ def test_public_names(checkout: Path) -> None:
     assert lines == sorted(f"platoon.{name}" for name in platoon.__all__)
     for name in platoon.__all__:
         assert getattr(platoon, name) is not None
+
+
+def sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str | None]]:
+    """Every key below a model, those of alternatives too, with its meaning."""
+    for name, field in model.model_fields.items():
+        if not field.exclude:
+            key = f"{prefix}{field.alias or name}"
+            yield key, field.description
+            for inner in models_in(field.annotation):
+                yield from sections(inner, f"{key}.")
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from models_in(argument)
+
+
+@pytest.mark.parametrize("model", [*(model for model, _, _ in MODELS.values()), SftOptions])
+def test_every_configuration_key_has_a_meaning_in_one_sentence(model: type[BaseModel]) -> None:
+    found = dict(sections(model))
+    assert found
+    for key, meaning in found.items():
+        assert meaning, f"{key} says nothing of itself: give its field a docstring"
+        assert not meaning.endswith("."), f"{key}: a cell of a table has no period at its end"
+        assert "\n\n" not in meaning and len(meaning) <= 240, f"{key}: more than one sentence belongs into a guide"
 
 
 def test_every_command_exists() -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from platoon.local import checkpoints
 from platoon.local.checkpoints import CheckpointId, CheckpointStore, Contents, Description
 from platoon.local.refusals import NotFound, Refusal
+from platoon.local.routes import checkpoint_row, damaged_row
 from platoon.local.shapes import ModelShape
 
 pytestmark = pytest.mark.unit
@@ -176,21 +179,132 @@ def test_a_damaged_checkpoint_is_not_loaded(tmp_path: Path, vector: int, damage:
     assert refused.value.category == "user"
 
 
-@pytest.mark.parametrize("change", ["cut off", "longer", "directory"])
-def test_a_file_of_another_size_than_its_header_says_is_not_there(tmp_path: Path, change: str) -> None:
-    store = CheckpointStore(tmp_path)
-    store.save(checkpoint(), SHAPE, contents(), ABOUT)
-    file = next(tmp_path.rglob("*.safetensors"))
+DAMAGES: dict[str, Callable[[Path, bytes], object]] = {
+    "cut off": lambda file, whole: file.write_bytes(whole[:-4]),
+    "longer": lambda file, whole: file.write_bytes(whole + b"\0"),
+    "header cut off": lambda file, whole: file.write_bytes(whole[:50]),
+    "empty": lambda file, whole: file.write_bytes(b""),
+    "zeros": lambda file, whole: file.write_bytes(bytes(len(whole))),
+    "directory": lambda file, whole: (file / "below").mkdir(parents=True),
+    "link to nothing": lambda file, whole: file.symlink_to("nowhere"),
+    "link to itself": lambda file, whole: file.symlink_to(file.name),
+}
+
+
+def damaged_store(directory: Path, damage: str, clock: Clock, ttl_s: float | None = None) -> CheckpointStore:
+    store = CheckpointStore(directory, clock)
+    store.save(checkpoint(), SHAPE, contents(), ABOUT, ttl_s=ttl_s)
+    file = next(directory.rglob("*.safetensors"))
     whole = file.read_bytes()
     file.unlink()
-    if change == "directory":
-        file.mkdir()
-    else:
-        file.write_bytes(whole[:-4] if change == "cut off" else whole + b"\0")
-    assert store.of_run(RUN) == [] and store.reap() == []
+    DAMAGES[damage](file, whole)
+    return store
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_not_there_for_who_loads_and_can_be_listed_and_deleted(tmp_path: Path, damage: str) -> None:
+    store = damaged_store(tmp_path, damage, Clock())
+    store.save(checkpoint("whole"), SHAPE, contents(), ABOUT)
+    assert [info.id.name for info in store.of_run(RUN)] == ["whole"] and store.reap() == []
     for operation in (store.info, lambda found: store.load(found, SHAPE)):
-        with pytest.raises(NotFound, match="damaged"):
+        with pytest.raises((NotFound, OSError)) as refusal:
             operation(checkpoint())
+        # What the file system refuses may pass: it is no verdict on the checkpoint.
+        assert isinstance(refusal.value, OSError) == (damage == "link to itself")
+    [damaged] = store.damaged_of_run(RUN)
+    assert damaged.id == checkpoint() and damaged.reason and damaged.expires_at is None
+    store.delete(checkpoint())
+    left = [path.name for path in (tmp_path / RUN / "weights").iterdir()]
+    assert left == ["whole.safetensors"] and store.damaged_of_run(RUN) == []
+    with pytest.raises(NotFound):
+        store.delete(checkpoint())
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_reaped_when_its_expiry_is_known_and_over(tmp_path: Path, damage: str) -> None:
+    clock = Clock()
+    store = damaged_store(tmp_path, damage, clock, ttl_s=3600)
+    clock.now += 3601
+    # The header still says when.
+    known = damage in {"cut off", "longer"}
+    assert store.reap() == ([checkpoint()] if known else [])
+    if not known:
+        store.set_ttl(checkpoint(), 5.0)
+        assert store.reap() == []
+        clock.now += 6
+        assert store.reap() == [checkpoint()]
+    assert not [path for path in tmp_path.rglob("*") if not path.is_dir()] and store.damaged_of_run(RUN) == []
+
+
+def packed(header: bytes, data: bytes) -> bytes:
+    return len(header).to_bytes(8, "little") + header + data
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+ABOUT_KEYS = {
+    "base_model": "local/tiny",
+    "rank": 8,
+    "train_groups": ["attn"],
+    "run_metadata": {},
+    "user_metadata": {},
+    "created_at": 1.0,
+    "expires_at": None,
+    "steps": 1,
+    "digest": "sha256:0",
+}
+
+
+@st.composite
+def files(draw: st.DrawFn) -> bytes:
+    """Anything; a header that is any JSON; a good header of which one key is any JSON."""
+    kind = draw(st.sampled_from(["bytes", "header", "about", "tensor"]))
+    if kind == "bytes":
+        return draw(st.binary(max_size=60))
+    value = draw(JSON)
+    if kind == "header":
+        return packed(json.dumps(value).encode(), b"")
+    about = dict(ABOUT_KEYS)
+    tensors: dict[str, Any] = {"x": {"data_offsets": [0, 4]}}
+    if kind == "about":
+        about[draw(st.sampled_from([*ABOUT_KEYS, "moments_digest"]))] = value
+    else:
+        tensors = {"x": value if draw(st.booleans()) else {"data_offsets": value}}
+    header = {"__metadata__": {"platoon": json.dumps(about)}, **tensors}
+    return packed(json.dumps(header).encode(), draw(st.sampled_from([b"", b"1234"])))
+
+
+@given(data=files())
+def test_any_file_in_a_checkpoints_place_is_judged_and_can_be_deleted(
+    data: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = CheckpointStore(tmp_path_factory.mktemp("store"), Clock())
+    file = store._file(checkpoint())
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+    # As the routes write them.
+    rows = [*map(checkpoint_row, store.of_run(RUN)), *map(damaged_row, store.damaged_of_run(RUN))]
+    json.dumps(rows)
+    for operation in (store.info, lambda found: store.load(found, SHAPE)):
+        with suppress(Refusal):
+            operation(checkpoint())
+    reaped = store.reap()
+    assert len(rows) + len(reaped) >= 1
+    if not reaped:
+        store.delete(checkpoint())
+    assert not file.exists()
+
+
+def test_files_whose_names_no_checkpoint_can_have_are_left_out(tmp_path: Path) -> None:
+    directory = tmp_path / RUN / "weights"
+    directory.mkdir(parents=True)
+    for name in (b"new\nline.safetensors", b"\xff.safetensors", b"x" * 181 + b".safetensors"):
+        (Path(os.fsdecode(directory / os.fsdecode(name)))).write_bytes(b"")
+    store = CheckpointStore(tmp_path)
+    assert store.damaged_of_run(RUN) == [] and store.reap() == []
 
 
 @pytest.mark.parametrize(

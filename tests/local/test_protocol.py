@@ -372,11 +372,19 @@ def test_a_truncated_or_damaged_checkpoint_is_the_callers_to_know(
     with pytest.raises(tinker.NotFoundError, match="damaged"):
         rest.get_weights_info_by_tinker_path(cut).result()
     listed = rest.list_checkpoints(run).result().checkpoints
-    assert [row.checkpoint_id for row in listed] == ["weights/inside"]
+    assert [row.checkpoint_id for row in listed] == ["weights/cut", "weights/inside"]
+    assert "its header says" in listed[0].user_metadata["damaged"] and "damaged" not in (listed[1].user_metadata or {})
+    assert cut in [row.tinker_path for row in rest.list_user_checkpoints().result().checkpoints]
+    assert rest.get_training_run(run).result().last_checkpoint.tinker_path == inside
     rest.get_weights_info_by_tinker_path(inside).result()
     with pytest.raises(tinker.RequestFailedError, match="damaged") as refused:
         client.create_training_client_from_state_with_optimizer(inside).result()
     assert refused.value.category == "user"
+    for path in (cut, inside):
+        rest.delete_checkpoint_from_tinker_path(path).result()
+        with pytest.raises(tinker.NotFoundError):
+            rest.delete_checkpoint_from_tinker_path(path).result()
+    assert rest.list_checkpoints(run).result().checkpoints == [] and list(directory.iterdir()) == []
 
 
 def test_a_finished_session_lets_go_of_its_models_and_keeps_its_checkpoints(service: LocalServiceProcess, rest: Any) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from platoon import _native
 from platoon.rows.block import COLUMNS, RowBlock
+from platoon.rows.merge import Call, TrajectoryCalls, build_block
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +27,8 @@ def stubbed(body: list[ast.stmt]) -> dict[str, Any]:
     names: dict[str, Any] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef):
-            names[node.name] = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+            arguments = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+            names[node.name] = arguments if node.name != "__new__" else []
         elif isinstance(node, ast.ClassDef):
             names[node.name] = stubbed(node.body)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -122,16 +124,15 @@ def test_read_only_arrays_are_taken() -> None:
 
 def test_a_block_without_a_column_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="tokens"):
-        _native.check_block(SimpleNamespace(), 0, 0)
-    assert list(COLUMNS) == [name for name in RowBlock.__dataclass_fields__ if name not in ("policies", "roles")]
+        _native.check_block(SimpleNamespace(), 0, 0, 0)
+    assert list(COLUMNS) == [name for name in RowBlock.__dataclass_fields__ if name not in ("policies", "roles", "side_names")]
 
 
 def _hash_and_merge(path: str) -> tuple[str, int]:
-    merger = _native.Merger()
-    merger.begin(0, 0, 0, 0, 1.0)
     token = np.arange(1, 200_000, dtype=np.uint32)
-    merger.push(token, token[:1], np.zeros(1, np.float32), 0, 0, -1, False, False)
-    return _native.sha256_file(path)[0], len(merger.finish()["tokens"])
+    call = Call(token, token[:1], np.zeros(1, np.float32), "main")
+    block = build_block([TrajectoryCalls(0, 0, "root", 0, 1.0, [call])], ("main",), ("root",))
+    return _native.sha256_file(path)[0], block.token_count
 
 
 def test_use_fork_use() -> None:

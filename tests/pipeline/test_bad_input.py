@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from platoon import exits
 from platoon.cli.main import main
+from platoon.errors import ConfigError
+from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import config_files, data_files
 
 pytestmark = pytest.mark.unit
@@ -61,12 +63,62 @@ def test_a_sandbox_provider_that_there_is_not(make_recipe: MakeRecipe, run: Call
     for command in (("config", "validate", config), ("rollout", config, "--task", "t0")):
         code, text = run(*command)
         assert (code, told in text) == (exits.CONFIG, True), text
-    assert not Path("cache").exists()
-    assert inputs(root, run)[0] == 0
-    code, text = run("plan", "results/config.yaml", "--datasets", "results/datasets.lock.json", "--out", "results/plan.json")
-    assert code == exits.CONFIG and "environments.0.service_kwargs.provider: no sandbox provider is called 'docker'" in text
+    for command in (("resolve", config, "--out", "results/config.yaml"), ("harbor", "fetch", config)):
+        code, text = run(*command)
+        assert (code, told in text) == (exits.CONFIG, True), text
+    assert not Path("cache").exists() and not Path("results").exists()
     Path("site.yaml").write_text("cache: cache\nprovider: process\n")
     assert run("config", "validate", config)[0] == 0
+
+
+def test_a_sandbox_provider_that_is_misspelt(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    """In a configuration, in the site file, and in resolved inputs that were edited by hand or made by another version."""
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    assert inputs(root, run)[0] == 0
+    told = "no sandbox provider is called 'proces'; there is: process (did you mean process?)"
+    Path("results/config.yaml").chmod(0o644)
+    edit(Path("results/config.yaml"), '"provider": "process"', '"provider": "proces"')
+    locked = ("--datasets", "results/datasets.lock.json", "--out", "x.json")
+    for command in (
+        ("lock", "results/config.yaml", "--base", root / "configs", "--out", "x.json"),
+        ("plan", "results/config.yaml", *locked),
+    ):
+        code, text = run(*command)
+        assert (code, f"environments.0.service_kwargs.provider: {told}" in text) == (exits.CONFIG, True), text
+    edit(config, "provider: process", "provider: proces")
+    for command in (("config", "validate", config), ("harbor", "fetch", config), ("resolve", config, "--out", "x.json")):
+        code, text = run(*command)
+        assert (code, f"{config}: environments.0.service_kwargs.provider: {told}" in text) == (exits.CONFIG, True), text
+    edit(config, "    provider: proces\n", "")
+    Path("site.yaml").write_text("cache: cache\nprovider: proces\n")
+    code, text = run("harbor", "fetch", config)
+    assert (code, f"site.yaml: provider: {told}" in text) == (exits.CONFIG, True), text
+    assert not Path("x.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("clone/recipe", "clone/recipe: is a folder (its recipe is clone/recipe/recipe.yaml)"),
+        ("clone/recipe/data", "clone/recipe/data: is a folder without a recipe.yaml (did you mean clone/recipe/recipe.yaml?)"),
+        ("clone/recipes/recipe.yaml", "clone/recipes/recipe.yaml: no such recipe (did you mean clone/recipe/recipe.yaml?)"),
+        ("clone/x", "clone/x: no such recipe (known here: clone/recipe/recipe.yaml)"),
+        ("x", "x: no such recipe"),
+        (
+            "clone/recipe/recipe.yaml",
+            "clone/recipe/recipe.yaml: runs.main.config: no such file: configs/r1.yaml (did you mean configs/rl.yaml?)",
+        ),
+    ],
+)
+def test_a_recipe_that_the_workflow_cannot_open(
+    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    edit(make_recipe() / "recipe.yaml", "configs/rl.yaml", "configs/r1.yaml")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        open_recipe(Path(named))
+    assert str(refused.value) == told
 
 
 def test_unknown_key(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:

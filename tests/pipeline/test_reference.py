@@ -26,10 +26,10 @@ def test_the_page_names_nested_keys_types_and_defaults() -> None:
     page = generated()[PAGE]
     for line in (
         "| `runs.NAME.from` | text or null | `null` | run whose last weights this one starts from |",
-        "| `train.batch_size` | whole number | `32` |  |",
-        "| `train.optimizer.learning_rate` | number | `3e-05` |  |",
+        "| `train.batch_size` | whole number | `32` | groups a step (`rl`), conversations a step (`sft`) |",
+        "| `train.optimizer.learning_rate` | number | `3e-05` | step size; 0 trains nothing |",
         "| `environments.N.service_kwargs` | mapping |",
-        "| `holdout.fraction` | number | required |  |",
+        "| `holdout.fraction` | number | required | share of the tasks that is held out, between 0 and 1 |",
     ):
         assert line in page
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from platoon.report.data import report_of
+from platoon.report.drawing import _DRAWINGS
 from platoon.report.figures import FIGURES
 from platoon.report.page import changes, number, render, seconds, write_report
 
@@ -63,6 +64,32 @@ def test_the_page_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
     assert text.count("<svg") == len(FIGURES)
     assert "0.310 → 0.620" in text
     assert "+0.330" in text, "the part 'state' stands apart"
+
+
+def drawn_lines(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The labelled lines of a figure."""
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    assert _DRAWINGS[name](axes, report_of(rows))
+    return {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
+
+
+@pytest.mark.parametrize(("name", "labels"), [("tokens", ("replies sampled", "trained")), ("staleness", ("mean", "oldest"))])
+def test_lines_that_lie_on_each_other_are_both_seen(name: str, labels: tuple[str, str]) -> None:
+    lines = drawn_lines(name, receipts())
+    below, above = (lines[label] for label in labels)
+    assert below.get_linewidth() > above.get_linewidth() and below.is_dashed() != above.is_dashed()
+    assert below.get_zorder() <= above.get_zorder()
+
+
+def test_the_loss_of_each_warm_start_is_drawn_and_told() -> None:
+    curve = [{"step": step, "loss": 7.0 / step, "tokens": {"trained": 400}} for step in range(1, 5)]
+    rows = [{"kind": "train", "run": "warm", "trainer": "sft", "steps": 4, "curve": curve}, *receipts()]
+    lines = drawn_lines("loss", rows)
+    assert list(lines) == ["warm"] and lines["warm"].get_xdata()[-1] == 4
+    text = render(report_of(rows), dict.fromkeys(FIGURES, "<svg></svg>"))
+    assert "loss 7.000 → 1.750" in text and "reward 0.350 → 0.600" in text
 
 
 def test_text_of_a_rollout_is_never_markup() -> None:

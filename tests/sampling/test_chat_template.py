@@ -12,6 +12,7 @@ from platoon.errors import ConfigError
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import RenderError, RenderRequest
 from platoon.sampling.renderers.build import build_renderer
+from platoon.sampling.renderers.chat_template import BATCH_CHARACTERS
 from platoon.testing import TOY_TOKENIZER_DIR, tool_call, toy_renderer, toy_tokenizer
 
 pytestmark = pytest.mark.unit
@@ -201,6 +202,20 @@ def test_settings_are_checked(kwargs, told):
 def test_requests_that_cannot_be_rendered(message):
     with pytest.raises(RenderError):
         toy_renderer().render(RenderRequest([message]))
+
+
+@pytest.mark.parametrize("text", ["a b\n\tc é <|im_end|> 中文 ", "\ud800"])
+def test_much_text_is_encoded_as_little_is(monkeypatch, text):
+    requests = [RenderRequest([{"role": "user", "content": text * times}]) for times in (1, BATCH_CHARACTERS)]
+    if text == "\ud800":
+        with pytest.raises(RenderError):
+            toy_renderer().render(requests[1])
+        return
+    renderer = toy_renderer()
+    told = [renderer.render(request) for request in requests]
+    monkeypatch.setattr("platoon.sampling.renderers.chat_template.BATCH_CHARACTERS", 10**9)
+    for request, tokens_T in zip(requests, told, strict=True):
+        np.testing.assert_array_equal(renderer.render(request), tokens_T)
 
 
 def test_a_bug_in_the_parser_costs_no_call(monkeypatch, caplog):

@@ -44,6 +44,22 @@ def _lacks_slurm() -> str | None:
     return f"no {', '.join(lacking)}: apt-get install slurmctld slurmd slurm-client munge" if lacking else None
 
 
+def _lacks_tools() -> str | None:
+    lacking = [name for name in REFERENCE_TOOLS if shutil.which(name) is None]
+    return (
+        f"no {', '.join(lacking)}: apt-get install {' '.join(sorted({REFERENCE_TOOLS[name] for name in lacking}))}"
+        if lacking
+        else None
+    )
+
+
+# Each program that a parser is compared with, and the package that brings it.
+REFERENCE_TOOLS = {
+    "mksquashfs": "squashfs-tools",
+    "unsquashfs": "squashfs-tools",
+    "tar2sqfs": "squashfs-tools-ng",
+    "rdsquashfs": "squashfs-tools-ng",
+}
 _SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 # Two workers, a file's tests on one of them: most tests wait for processes they started.
@@ -53,6 +69,7 @@ GROUPS = (
     Group("unit", "Python and the compiled core alone", lambda: None),
     Group("process", "commands in process sandboxes, servers on loopback", lambda: None),
     Group("model", "torch and the tinker SDK against the embedded service", _lacks_model),
+    Group("tools", "the reference tools that parsers are compared with", _lacks_tools),
     Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
 )
 

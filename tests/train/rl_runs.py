@@ -17,11 +17,12 @@ from platoon.host.console import Console
 from platoon.rows.merge import Call, TrajectoryCalls
 from platoon.sampling.model_spec import SamplingSettings
 from platoon.testing.fake_tinker import FakeFactory, FakeTinkerService
+from platoon.train.checkpoints.dispatch_files import GROUPS_DIR
 from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.dispatch.run_source import DispatchedRollouts
-from platoon.train.dispatch.setup import GROUPS_DIR, EntryRuntime, build_source
+from platoon.train.dispatch.setup import EntryRuntime, build_source
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import policy_specs
 from platoon.train.trainer.rl import RlTrainer

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from platoon import exits
-from platoon.artifacts.publish import append_json_line
 from platoon.artifacts.receipts import read_receipt
+from platoon.artifacts.row_log import append_json_line
 from platoon.errors import ConfigError, HeldError, IdentityError
 from platoon.host.console import Console
 from platoon.testing.fake_tinker import FakeFactory, FakeTinkerService
@@ -41,7 +41,9 @@ class Launches:
             watchdog={"enabled": False},
         )
         inputs = TrainInputs(config, self.directory, {"datasets.lock.json": "sha256:1"}, {"datasets.lock.json": "sha256:1"})
-        return TrainRequest(run, self.directory / "runs" / run, inputs, self.directory / f"{run}.json", parent)
+        return TrainRequest(
+            run, self.directory / "runs" / run, self.directory / "runs" / ".tinker", inputs, self.directory / f"{run}.json", parent
+        )
 
     def train(self, request: TrainRequest) -> int:
         return train(request, Console(io.StringIO()), lambda: FakeFactory({None: self.service}))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from platoon.artifacts.publish import append_json_line
-from platoon.train.metrics import FILE, REGISTRY, StepMetrics, UndeclaredMetric, find, read, undeclared
+from platoon.artifacts.row_log import append_json_line
+from platoon.train.metrics import FILE, REGISTRY, StepMetrics, UndeclaredMetric, find, undeclared
 from platoon.train.task_records.fates import Verdict
+from platoon.train.trainer.metrics_log import read_metrics
 from platoon.train.workflow.output import GroupOutput, MemberOutcome
 from platoon.train.workflow.telemetry import add_groups
 
@@ -73,4 +74,4 @@ def test_a_step_done_again_by_a_later_start_counts_once(tmp_path: Path) -> None:
         append_json_line(tmp_path / FILE, {"start": start, "step": step, "train/reward": reward})
     with (tmp_path / FILE).open("ab") as file:
         file.write(b'{"start": 2, "step": 3, "tr')
-    assert [(row["step"], row["train/reward"]) for row in read(tmp_path)] == [(1, 0.1), (2, 0.4), (3, 0.3)]
+    assert [(row["step"], row["train/reward"]) for row in read_metrics(tmp_path)] == [(1, 0.1), (2, 0.4), (3, 0.3)]

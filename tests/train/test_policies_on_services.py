@@ -17,10 +17,10 @@ from platoon.local.launcher import start_local_service
 from platoon.testing.fake_tinker import Killed
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
-from platoon.train.metrics import read
 from platoon.train.policy.policy import Policy, SavedWeights
 from platoon.train.policy.service import ServiceAddress, TinkerFactory
 from platoon.train.policy.spec import policy_specs
+from platoon.train.trainer.metrics_log import read_metrics
 from platoon.train.trainer.rl import RlTrainer
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
@@ -75,7 +75,7 @@ def checkpoints(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def digests(run_dir: Path) -> list[str]:
-    return [row["rows_digest"] for row in read(run_dir)]
+    return [row["rows_digest"] for row in read_metrics(run_dir)]
 
 
 def test_rows_split_by_policy_and_a_kill_between_the_saves_trains_the_same_rows(
@@ -87,7 +87,7 @@ def test_rows_split_by_policy_and_a_kill_between_the_saves_trains_the_same_rows(
     last = checkpoints(whole)[-1]
     assert set(last["policies"]) == {"helper"}
     assert last["policies"]["helper"]["state_path"] != last["state_path"]
-    metrics = read(whole)[-1]
+    metrics = read_metrics(whole)[-1]
     assert metrics["batch/rows"] == metrics["policies/helper/batch/rows"] == 4
     # Sampler and learner agree on what was sampled: rows went to the policy that sampled them.
     assert metrics["optim/kl_sample_train_v2"] < 1e-6 and metrics["policies/helper/optim/kl_sample_train_v2"] < 1e-6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 
 from platoon.core.outcome import Outcome
-from platoon.errors import PlatoonError, ServiceError
+from platoon.errors import ConfigError, PlatoonError, ServiceError
 from platoon.testing.fake_tinker import Killed
+from platoon.train.checkpoints.dispatch_state import DispatchState
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.dispatch.dispatcher import DispatchSettings
-from platoon.train.metrics import read, undeclared
+from platoon.train.metrics import undeclared
+from platoon.train.trainer.metrics_log import read_metrics
 from platoon.train.trainer.receipt import finished_row, refuse_unmeasured
 from tests.train.rl_runs import ONE_POLICY, THREE_POLICIES, RlRuns
 
@@ -31,7 +34,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def digests(runs: RlRuns) -> list[str]:
-    return [row["rows_digest"] for row in read(runs.run_dir)]
+    return [row["rows_digest"] for row in read_metrics(runs.run_dir)]
 
 
 def ends(runs: RlRuns) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def test_a_run_publishes_each_step_and_its_metrics_are_declared(tmp_path: Path) 
     runs = RlRuns(tmp_path)
     runs.train(4, CADENCE)
     assert [row["policy_version"] for row in rows(runs.run_dir / "checkpoints.jsonl")] == [0, 2, 4, 4]
-    found = read(runs.run_dir)
+    found = read_metrics(runs.run_dir)
     assert [row["step"] for row in found] == [1, 2, 3, 4]
     assert all(undeclared(row) == [] for row in found)
     assert found[0]["train/rollouts"] == 8 and found[0]["train/staleness/max"] == 0
@@ -100,7 +103,7 @@ def test_rollouts_may_span_publications_and_each_step_appears_once_after_a_kill(
         runs.train(8, CADENCE)
     runs.service.after = lambda operation: None
     assert runs.train(8, CADENCE).ended
-    found = read(runs.run_dir)
+    found = read_metrics(runs.run_dir)
     assert [row["step"] for row in found] == list(range(1, 9))
     assert 0 < max(row["train/staleness/max"] for row in found) <= 2
 
@@ -120,7 +123,7 @@ def test_two_trained_policies_and_a_frozen_one(tmp_path: Path) -> None:
     own = rows(runs.run_dir / "policies" / "helper" / "checkpoints.jsonl")[-1]
     assert last["policies"]["helper"]["state_path"] == own["state_path"]
     assert last["policies"]["helper"]["policy_version"] == 3
-    assert "policies/helper/batch/rows_sent" in read(runs.run_dir)[-1]
+    assert "policies/helper/batch/rows_sent" in read_metrics(runs.run_dir)[-1]
 
 
 def test_a_kill_between_the_two_saves_of_a_commit_goes_back_to_the_commit_before(tmp_path: Path) -> None:
@@ -196,15 +199,110 @@ def test_a_service_that_dies_while_groups_are_awaited_ends_the_run(tmp_path: Pat
     assert runs.train(3, CADENCE).ended
 
 
-def test_a_damaged_state_file_is_refused_by_name(tmp_path: Path) -> None:
-    from platoon.errors import PlatoonError
+def state_file(runs: RlRuns, row: int = -1) -> Path:
+    return runs.run_dir / rows(runs.run_dir / "checkpoints.jsonl")[row]["dispatch"]["file"]
 
+
+def stop_in_second_step(runs: RlRuns, steps: int) -> None:
+    """A start that saves at 0, 1 and, interrupted in its second step, at 1 once more with groups that wait."""
+    run = runs.start(steps, Cadence(recovery_every=1))
+    sent: list[str] = []
+
+    def stop(operation: str) -> None:
+        if operation == "forward_backward":
+            sent.append(operation)
+            if len(sent) == 3:
+                run.stop.ask("TERM")
+
+    runs.service.after = stop
+    asyncio.run(run.run())
+    runs.service.after = lambda operation: None
+
+
+def rewritten(path: Path, data: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+def waiting_group(runs: RlRuns) -> Path:
+    """A group that the newest checkpoint keeps and those before do not have."""
+    newest, before = (DispatchState.from_dict(json.loads(state_file(runs, row).read_text())).digests for row in (-1, -2))
+    return runs.run_dir / "tasks/groups" / min(newest - before).removeprefix("sha256:")
+
+
+DAMAGES = {
+    "state_gone": lambda runs: state_file(runs).unlink(),
+    "state_changed": lambda runs: rewritten(state_file(runs), state_file(runs).read_bytes().replace(b"next", b"prev")),
+    "state_cut": lambda runs: rewritten(state_file(runs), state_file(runs).read_bytes()[:-9]),
+    "group_gone": lambda runs: waiting_group(runs).with_suffix(".json").unlink(),
+    "group_cut": lambda runs: rewritten(waiting_group(runs).with_suffix(".json"), b"{"),
+    "rows_gone": lambda runs: waiting_group(runs).with_suffix(".arrow").unlink(),
+    "rows_cut": lambda runs: rewritten(waiting_group(runs).with_suffix(".arrow"), b"ARROW1"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_draws_that_are_lost_take_their_checkpoint_out_and_the_one_before_trains_the_same_rows(damage: str, tmp_path: Path) -> None:
+    whole = RlRuns(tmp_path / "whole", num_microbatches=2)
+    whole.train(3, CADENCE)
+    runs = RlRuns(tmp_path / "damaged", num_microbatches=2)
+    stop_in_second_step(runs, 3)
+    assert [row["name"] for row in rows(runs.run_dir / "checkpoints.jsonl")][-2:] == ["recovery-000001", "000001_interrupted"]
+    DAMAGES[damage](runs)
+    run = runs.train(3, CADENCE)
+    [passed] = run.start_point.passed_over
+    assert passed.name == "000001_interrupted" and str(runs.run_dir / "tasks") in passed.reason and run.start_point.step == 1
+    assert json.loads((runs.run_dir / "lock.json").read_text())["policies_restore"] == ["000001_interrupted"]
+    assert digests(runs) == digests(whole) and ends(runs) == ends(whole)
+
+
+def test_a_checkpoint_without_its_draws_is_no_start_point(tmp_path: Path) -> None:
     runs = RlRuns(tmp_path)
     runs.train(2, CADENCE)
-    file = runs.run_dir / rows(runs.run_dir / "checkpoints.jsonl")[-1]["dispatch"]["file"]
-    file.chmod(0o644)
-    file.write_text(file.read_text().replace("next_position", "other_position"))
-    with pytest.raises(PlatoonError, match=f"{file.name}: damaged"):
+    log = runs.run_dir / "checkpoints.jsonl"
+    *before, newest = rows(log)
+    del newest["dispatch"]
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in (*before, newest)))
+    run = runs.train(3, CADENCE)
+    assert [passed.reason for passed in run.start_point.passed_over] == ["it names no draws"] and run.ended
+
+
+def test_without_one_whole_checkpoint_a_start_is_refused_and_says_what_the_newest_lacks(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path)
+    runs.train(2, CADENCE)
+    newest = state_file(runs)
+    for file in (runs.run_dir / "tasks").glob("dispatch-*.json"):
+        file.unlink()
+    with pytest.raises(ConfigError, match=rf"none of its 3 checkpoints can .* newest, final: .*{newest.name}.*not there"):
+        runs.train(3, CADENCE)
+
+
+def test_draws_that_cannot_be_read_now_cost_no_checkpoint(tmp_path: Path) -> None:
+    """A file system that is away is no reason to throw work away."""
+    runs = RlRuns(tmp_path)
+    runs.train(2, CADENCE)
+    file = state_file(runs)
+    held = file.rename(tmp_path / "held.json")
+    file.symlink_to(file)
+    with pytest.raises(PlatoonError, match=f"{file.name}.*cannot be read.*same command") as refusal:
+        runs.train(3, CADENCE)
+    assert refusal.value.exit_code == 1
+    file.unlink()
+    held.rename(file)
+    run = runs.train(3, CADENCE)
+    assert run.start_point.step == 2 and not run.start_point.passed_over
+
+
+def test_draws_of_another_version_are_refused_and_cost_no_checkpoint(tmp_path: Path) -> None:
+    runs = RlRuns(tmp_path)
+    runs.train(2, CADENCE)
+    log, file = runs.run_dir / "checkpoints.jsonl", state_file(runs)
+    data = file.read_bytes().replace(b'"format": 2', b'"format": 3')
+    rewritten(file, data)
+    *before, newest = rows(log)
+    newest["dispatch"]["sha256"] = hashlib.sha256(data).hexdigest()
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in (*before, newest)))
+    with pytest.raises(ConfigError, match="format 3 cannot be read by this version"):
         runs.train(3, CADENCE)
 
 

@@ -164,7 +164,7 @@ def test_checkpoints_the_service_lost_are_passed_over(sft_runs: Any) -> None:
     for row in saved[-2:]:
         del sft_runs.service.checkpoints[row["state_path"]]
     run = sft_runs.train(5)
-    assert run.start_point.step == 3 and run.start_point.passed_over == ("final", "recovery-000004")
+    assert run.start_point.step == 3 and [passed.name for passed in run.start_point.passed_over] == ["final", "recovery-000004"]
     assert json.loads((sft_runs.run_dir / "lock.json").read_text())["policies_restore"] == ["final", "recovery-000004"]
     assert run.ended
 
@@ -181,6 +181,7 @@ def test_a_checkpoint_the_service_cannot_read_gives_way_to_the_one_before(sft_ru
     sft_runs.service.before = refuse
     run = sft_runs.train(5)
     assert not left
-    assert run.start_point.passed_over == tuple(row["name"] for row in reversed(newest)) and run.start_point.step == 3
+    assert [passed.name for passed in run.start_point.passed_over] == [row["name"] for row in reversed(newest)]
+    assert run.start_point.step == 3
     assert "checkpoint a is damaged" in sft_runs.console.getvalue()
     assert run.ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 ACTION, ERROR, MESSAGE, NO_CALL = 1, 2, 4, 0xFFFFFFFF
@@ -26,14 +27,30 @@ COLUMNS = {
     "row_start": ("u8", "B"),
     "row_reward": ("f64", "d"),
     "row_version": ("i64", "q"),
+    "side_row": ("u32", "I"),
+    "side_at": ("u32", "I"),
+    "side_length": ("u32", "I"),
+    "side_name": ("u16", "H"),
+    "side_item": ("u32", "I"),
+    "item_offsets": ("i64", "q"),
+    "item_bytes": ("u8", "B"),
 }
+SPANS = {"span_start": ("i64", "q"), "span_end": ("i64", "q"), "span_call": ("u32", "I"), "span_flags": ("u8", "B")}
 
 Columns = dict[str, list[Any]]
 
 
 def merge(trajectories: Sequence[dict[str, Any]]) -> Columns:
-    """The columns of trajectories: dicts of member, trajectory, role, depth, reward and calls; calls are dicts as well."""
+    """The columns of trajectories: dicts of member, trajectory, role, depth, reward and calls; calls are dicts as well.
+
+    Chunks are tuples of place, length, name and bytes; names and items are numbered as they come.
+    """
     out: Columns = {name: [] for name in COLUMNS}
+    names: list[str] = []
+    items: list[bytes] = []
+    # Chunks of calls that sampled nothing have names, and no entries.
+    for chunk in (chunk for trajectory in trajectories for call in trajectory["calls"] for chunk in call["chunks"]):
+        names += [chunk[2]] if chunk[2] not in names else []
     for trajectory in trajectories:
         rows: list[dict[str, Any]] = []
         for call in trajectory["calls"]:
@@ -44,9 +61,10 @@ def merge(trajectories: Sequence[dict[str, Any]]) -> Columns:
             out["call_version"].append(call["version"])
             out["call_routing"].append(call["routing"])
             row = rows[-1] if rows else None
-            if row is None or row["policy"] != call["policy"] or call["prompt"][: len(row["tokens"])] != row["tokens"]:
+            if row is None or row["policy"] != call["policy"] or not extends(row, call):
                 row = {"policy": call["policy"], "tokens": [], "logprobs": [], "flags": [], "call": [], "versions": []}
                 rows.append(row)
+            row["chunks"] = call["chunks"]
             suffix = call["prompt"][len(row["tokens"]) :]
             sampled = (MESSAGE if call["is_message"] else ACTION) | (ERROR if call["is_error"] else 0)
             row["tokens"] += suffix + call["action"]
@@ -60,6 +78,11 @@ def merge(trajectories: Sequence[dict[str, Any]]) -> Columns:
             has_action = any(flags & ACTION for flags in row["flags"])
             for name in ("tokens", "logprobs", "flags", "call"):
                 out[name] += row[name]
+            for at, length, name, data in row["chunks"]:
+                items += [data] if data not in items else []
+                entry = (len(out["offsets"]), at, length, names.index(name), items.index(data))
+                for column, value in zip(("row", "at", "length", "name", "item"), entry, strict=True):
+                    out[f"side_{column}"].append(value)
             out["offsets"].append(len(out["tokens"]))
             for name in ("member", "trajectory", "role", "depth", "reward"):
                 out[f"row_{name}"].append(trajectory[name])
@@ -68,19 +91,46 @@ def merge(trajectories: Sequence[dict[str, Any]]) -> Columns:
             out["row_version"].append(min(row["versions"], default=-1))
             has_started = has_started or has_action
     out["offsets"].insert(0, 0)
+    out["item_bytes"] = list(b"".join(items))
+    out["item_offsets"] = [sum(len(item) for item in items[:index]) for index in range(len(items) + 1)]
     return out
 
 
-def digest(columns: Columns, policies: Sequence[str], roles: Sequence[str]) -> str:
-    """SHA-256 hex over the header and the raw columns."""
-    header = b"platoon-row-block-v1\n"
-    for kind, names in (("policies", policies), ("roles", roles)):
+def extends(row: dict[str, Any], call: dict[str, Any]) -> bool:
+    known = len(row["tokens"])
+    return bool(call["prompt"][:known] == row["tokens"] and [c for c in call["chunks"] if c[0] < known] == row["chunks"])
+
+
+def spans(columns: Columns) -> Columns:
+    """Runs of sampled tokens with one call and equal flags."""
+    out: Columns = {name: [] for name in SPANS}
+    for start, end in pairwise(columns["offsets"]):
+        for at in range(start, end):
+            kind = (columns["flags"][at], columns["call"][at])
+            if not kind[0]:
+                continue
+            if at > start and kind == (columns["flags"][at - 1], columns["call"][at - 1]):
+                out["span_end"][-1] += 1
+                continue
+            for name, value in zip(SPANS, (at, at + 1, kind[1], kind[0]), strict=True):
+                out[name].append(value)
+    return out
+
+
+def digest(columns: Columns, policies: Sequence[str], roles: Sequence[str], side_names: Sequence[str]) -> str:
+    """SHA-256 hex over the header and the stored columns."""
+    header = b"platoon-row-block-v2\n"
+    for kind, names in (("policies", policies), ("roles", roles), ("side", side_names)):
         header += f"{kind} {len(names)}\n".encode()
         for name in names:
             header += str(len(name.encode())).encode() + b" " + name.encode() + b"\n"
     body = b""
-    for name, (dtype, code) in COLUMNS.items():
-        values = columns[name]
+    sampled = [logprob for logprob, flags in zip(columns["logprobs"], columns["flags"], strict=True) if flags]
+    stored = columns | spans(columns) | {"logprobs": sampled}
+    rest = [name for name in COLUMNS if name not in ("tokens", "logprobs", "flags", "call")]
+    for name in ("tokens", "logprobs", *SPANS, *rest):
+        dtype, code = (COLUMNS | SPANS)[name]
+        values = stored[name]
         header += f"{name} {dtype} {len(values)}\n".encode()
         body += struct.pack(f"<{len(values)}{code}", *values)
     return hashlib.sha256(header + b"\n" + body).hexdigest()

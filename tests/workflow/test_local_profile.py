@@ -162,6 +162,28 @@ def test_verify_names_the_first_difference(trained: Clone) -> None:
     assert "Traceback" not in differs.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("recipes/quikstart/recipe.yaml", None, "no such recipe (did you mean recipes/quickstart/recipe.yaml?)"),
+        ("broken.yaml", "runs: {a: {config: x.yaml}\n", "broken.yaml:2: is not YAML 1.2"),
+        ("broken.yaml", "rnus: {a: {config: x.yaml}}\n", "broken.yaml: rnus: unknown key (did you mean runs?)"),
+        ("broken.yaml", "runs: {a: {config: x.yaml}}\n", "broken.yaml: runs.a.config: no such file: x.yaml"),
+    ],
+)
+def test_a_recipe_at_fault_is_told_without_frames_of_our_code(trained: Clone, name: str, text: str | None, told: str) -> None:
+    path = trained.root / name
+    if text is not None:
+        path.write_text(text)
+    try:
+        refused = trained.snakemake("-n", recipe=name)
+    finally:
+        path.unlink(missing_ok=True)
+    output = refused.stdout + refused.stderr
+    assert refused.returncode == 1 and told in output and f"platoon config validate {name}" in output, output
+    assert "/platoon/" not in output and "Traceback" not in output, output
+
+
 def test_a_workflow_of_a_user_imports_ours(trained: Clone, tmp_path: Path) -> None:
     """As a module under a prefix, with a rule of the user's that reads a receipt."""
     (tmp_path / "Snakefile").write_text(f'''

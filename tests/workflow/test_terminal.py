@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from platoon.host import status_line
 from tests.processes import children
+from tests.screens import shown
 from tests.workflow.conftest import FIRST_OUTPUT, RECIPE, Clone
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
+SPINNER = re.compile(f"[{status_line.SPINNER}]")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 # The promise: each change shows within this time.
 SHOWN_WITHIN_S = 10.0
@@ -89,10 +92,11 @@ def command_of(pid: int) -> bytes:
 
 def test_a_terminal_shows_stage_step_and_what_is_waited_for(clone: Clone) -> None:
     with screen_of(clone) as screen:
-        assert screen.shows("Job [0-9]+: train warm", 60)
+        assert screen.shows("train warm", 60)
         assert screen.shows(r"starting: run warm \(waiting for the training service\)", SHOWN_WITHIN_S)
         assert screen.shows(r"training: step [0-9]+ of 12", 60)
-        assert screen.shows("Job [0-9]+: train main", 60)
+        assert screen.shows("training: step [0-9]+ of 12, last loss [0-9.]+", 60)
+        assert screen.shows("train main", 60)
         begun = len(screen.text)
         assert screen.shows(r"training: step 1 of 2", 60, begun)
         # A service that stands still: the line stays, and says on what the step waits.
@@ -100,16 +104,21 @@ def test_a_terminal_shows_stage_step_and_what_is_waited_for(clone: Clone) -> Non
         os.kill(service, signal.SIGSTOP)
         stopped = len(screen.text)
         try:
-            shown = screen.shows(r"training: step [12] of 2.* \(waiting for [^)]+\)", SHOWN_WITHIN_S, stopped)
+            told = screen.shows(r"training: step [12] of 2.* \(waiting for [^)]+\)", SHOWN_WITHIN_S, stopped)
         finally:
             os.kill(service, signal.SIGCONT)
-        assert shown, screen.text[stopped:]
+        assert told, screen.text[stopped:]
         assert screen.shows("run main: 2 steps done", 60, stopped)
         while screen.read(1.0):
             pass
         assert screen.process.wait(30) == 0
     assert "\x1b[" in screen.text, "a terminal gets a line that is drawn in place"
     assert "Traceback" not in screen.text
+    rows = [row for row in shown(screen.text, 120) if row]
+    left = rows[rows.index("Using shell: /usr/bin/bash") + 1 : -2]
+    assert {"resolve main", "train warm", "train main"} <= set(left)
+    assert not [row for row in left if SPINNER.search(row) or row.startswith(("Job ", "Reason", "Select", "Execute"))], left
+    assert len(left) == len(set(left)), left
 
 
 def test_elsewhere_it_writes_plain_lines(trained: Clone) -> None:
@@ -117,7 +126,7 @@ def test_elsewhere_it_writes_plain_lines(trained: Clone) -> None:
     assert "\x1b" not in text and "\r" not in text
     lines = text.splitlines()
     assert "starting: run main (waiting for the training service)" in lines
-    assert "run main: 2 steps done, checkpoint final" in lines
+    assert [line for line in lines if line.startswith("run main: 2 steps done, checkpoint final; reward ")]
     assert len([line for line in lines if line.startswith("training")]) <= 4, "a step is no line of its own"
     log = (trained.root / "logs/train/main.log").read_text()
     assert "\x1b" not in log

@@ -1,10 +1,14 @@
 //! Typed arrays in and out, and the one helper that releases the interpreter lock.
 
-use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1};
-use platoon_rows::Block;
+use numpy::{Element, PyArray1, PyArrayMethods};
+use platoon_rows::{Block, OwnedBlock, Side};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::errors::{DataError, ShapeError};
+
+pub(crate) type Array<'py, T> = Bound<'py, PyArray1<T>>;
+pub(crate) type Input<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// Below this many bytes of input, releasing the lock costs more than it gives.
 const DETACH_ABOVE_BYTES: usize = 256 * 1024;
@@ -21,7 +25,7 @@ pub(crate) fn detach_above<T: Send>(py: Python<'_>, input_bytes: usize, work: im
 /// A contiguous one-dimensional array that Python lent.
 pub(crate) struct Column<'py, T: Element> {
     name: &'static str,
-    array: PyReadonlyArray1<'py, T>,
+    array: Array<'py, T>,
 }
 
 impl<'py, T: Element> Column<'py, T> {
@@ -37,18 +41,88 @@ impl<'py, T: Element> Column<'py, T> {
                 "{name}: {got} where a 1-dimensional array of {wanted} is expected"
             )));
         };
-        let array = array.try_readonly().map_err(|error| DataError::new_err(format!("{name}: {error}")))?;
-        Ok(Self { name, array })
+        Ok(Self { name, array: array.clone() })
     }
 
+    #[allow(
+        unsafe_code,
+        reason = "the numpy crate counts borrows among Rust users alone, in a table that takes longer than reading a small array"
+    )]
     pub(crate) fn slice(&self) -> PyResult<&[T]> {
-        self.array.as_slice().map_err(|_| ShapeError::new_err(format!("{}: not contiguous", self.name)))
+        // SAFETY: the array is held, and nothing here gives out a writable view of what Python lends. Python may write to an array
+        // that a kernel reads without the lock, as it may under a counted borrow: callers pass arrays that are written no more.
+        unsafe { self.array.as_slice() }.map_err(|_| ShapeError::new_err(format!("{}: not contiguous", self.name)))
     }
 }
 
 /// Hands a vector to Python without a copy; the array is fresh and writable.
 pub(crate) fn give<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyArray1<T>> {
     PyArray1::from_vec(py, values)
+}
+
+/// `slices!(a, b)` turns the arguments `a` and `b` into the slices they lend, named in errors as they are here.
+macro_rules! slices {
+    ($($name:ident),+) => {
+        $(
+            let $name = $crate::arrays::Column::read(stringify!($name), $name)?;
+            let $name = $name.slice()?;
+        )+
+    };
+}
+pub(crate) use slices;
+
+/// A dict of a struct's fields by their names.
+macro_rules! dict_of {
+    ($py:expr, $from:ident, $($name:ident),+) => {{
+        let made = pyo3::types::PyDict::new($py);
+        $(made.set_item(stringify!($name), $from.$name)?;)+
+        Ok(made)
+    }};
+}
+pub(crate) use dict_of;
+
+/// A dict of a struct's vectors by their names, each handed over as `give` does.
+macro_rules! dict_of_arrays {
+    ($py:expr, $from:ident, $($name:ident),+) => {{
+        let made = pyo3::types::PyDict::new($py);
+        $(made.set_item(stringify!($name), $crate::arrays::give($py, $from.$name))?;)+
+        Ok(made)
+    }};
+}
+pub(crate) use dict_of_arrays;
+
+/// The columns of a block by name.
+pub(crate) fn give_block(py: Python<'_>, block: OwnedBlock) -> PyResult<Bound<'_, PyDict>> {
+    let (item_bytes, item_offsets) = block.items.into_columns();
+    let columns: PyResult<Bound<'_, PyDict>> = dict_of_arrays!(
+        py,
+        block,
+        tokens,
+        logprobs,
+        flags,
+        call,
+        offsets,
+        call_policy,
+        call_version,
+        call_routing,
+        row_member,
+        row_trajectory,
+        row_policy,
+        row_role,
+        row_depth,
+        row_start,
+        row_reward,
+        row_version,
+        side_row,
+        side_at,
+        side_length,
+        side_name,
+        side_item
+    );
+    let columns = columns?;
+    columns.set_item("item_offsets", give(py, item_offsets))?;
+    columns.set_item("item_bytes", give(py, item_bytes))?;
+    Ok(columns)
 }
 
 /// The columns of a row block, read from the attributes of the same names.
@@ -69,6 +143,13 @@ pub(crate) struct BlockColumns<'py> {
     row_start: Column<'py, u8>,
     row_reward: Column<'py, f64>,
     row_version: Column<'py, i64>,
+    side_row: Column<'py, u32>,
+    side_at: Column<'py, u32>,
+    side_length: Column<'py, u32>,
+    side_name: Column<'py, u16>,
+    side_item: Column<'py, u32>,
+    item_offsets: Column<'py, i64>,
+    item_bytes: Column<'py, u8>,
 }
 
 impl<'py> BlockColumns<'py> {
@@ -93,6 +174,13 @@ impl<'py> BlockColumns<'py> {
             row_start: column(block, "row_start")?,
             row_reward: column(block, "row_reward")?,
             row_version: column(block, "row_version")?,
+            side_row: column(block, "side_row")?,
+            side_at: column(block, "side_at")?,
+            side_length: column(block, "side_length")?,
+            side_name: column(block, "side_name")?,
+            side_item: column(block, "side_item")?,
+            item_offsets: column(block, "item_offsets")?,
+            item_bytes: column(block, "item_bytes")?,
         })
     }
 
@@ -114,6 +202,15 @@ impl<'py> BlockColumns<'py> {
             row_start: self.row_start.slice()?,
             row_reward: self.row_reward.slice()?,
             row_version: self.row_version.slice()?,
+            side: Side {
+                row: self.side_row.slice()?,
+                at: self.side_at.slice()?,
+                length: self.side_length.slice()?,
+                name: self.side_name.slice()?,
+                item: self.side_item.slice()?,
+                item_offsets: self.item_offsets.slice()?,
+                item_bytes: self.item_bytes.slice()?,
+            },
         })
     }
 }

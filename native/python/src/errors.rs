@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use platoon_digest::DigestError;
 use platoon_rows::RowsError;
+use platoon_squash::SquashError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -31,6 +32,17 @@ pub(crate) fn rows_error(error: RowsError) -> PyErr {
         ShapeError::new_err(error.to_string())
     } else {
         DataError::new_err(error.to_string())
+    }
+}
+
+pub(crate) fn squash_error(error: SquashError) -> PyErr {
+    match error {
+        SquashError::Io { path, source } => os_error(path, &source),
+        SquashError::Unsupported { .. } | SquashError::Limit { .. } => UnsupportedError::new_err(error.to_string()),
+        SquashError::NotAFile { .. }
+        | SquashError::Magic { .. }
+        | SquashError::OutOfFile { .. }
+        | SquashError::Damaged { .. } => DataError::new_err(error.to_string()),
     }
 }
 

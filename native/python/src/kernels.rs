@@ -1,41 +1,15 @@
 //! Kernels on the columns of row blocks.
 
 use numpy::PyArray1;
-use platoon_rows::{self as core, Advantages, BaselineRule, ClipBounds, RowTotals, TrainedTokens};
+use platoon_rows::{self as core, Advantages, BaselineRule, ClipBounds, KeyColumn, RowTotals, TrainedTokens};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, give, BlockColumns, Column};
+use crate::arrays::{detach_above, dict_of, dict_of_arrays, give, slices, Array, Column, Input};
 use crate::errors::rows_error;
 
-type Array<'py, T> = Bound<'py, PyArray1<T>>;
 /// Stale rows, groups with a stale row, groups of stale rows alone, and stale rows by policy.
 type StaleArrays<'py> = (Array<'py, bool>, Array<'py, bool>, Array<'py, bool>, Array<'py, u64>);
-type Input<'a, 'py> = &'a Bound<'py, PyAny>;
-
-/// Checks every rule of a block.
-#[pyfunction]
-pub(crate) fn check_block(py: Python<'_>, block: Input, policy_count: usize, role_count: usize) -> PyResult<()> {
-    let columns = BlockColumns::read(block)?;
-    let view = columns.view()?;
-    detach_above(py, size_of_val(view.tokens), || view.check(policy_count, role_count)).map_err(rows_error)
-}
-
-/// SHA-256 of a checked block, lower-case hex.
-#[pyfunction]
-pub(crate) fn block_digest(
-    py: Python<'_>,
-    block: Input,
-    policies: Vec<String>,
-    roles: Vec<String>,
-) -> PyResult<String> {
-    let columns = BlockColumns::read(block)?;
-    let view = columns.view()?;
-    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
-    let digest = detach_above(py, size_of_val(view.tokens), || core::block_digest(&view, &policies, &roles));
-    Ok(platoon_digest::hex(&digest))
-}
 
 /// Rows too old for their policy's bound; a bound of None never is.
 #[pyfunction]
@@ -48,32 +22,82 @@ pub(crate) fn stale_rows<'py>(
     current: Vec<i64>,
     bounds: Vec<Option<i64>>,
 ) -> PyResult<StaleArrays<'py>> {
-    let (version, policy) = (Column::read("row_version", row_version)?, Column::read("row_policy", row_policy)?);
-    let group = Column::read("group_of_row", group_of_row)?;
-    let (version, policy, group) = (version.slice()?, policy.slice()?, group.slice()?);
-    let stale = detach_above(py, size_of_val(version), || {
-        core::stale_rows(version, policy, group, group_count, &current, &bounds)
+    slices!(row_version, row_policy, group_of_row);
+    let stale = detach_above(py, size_of_val(row_version), || {
+        core::stale_rows(row_version, row_policy, group_of_row, group_count, &current, &bounds)
     })
     .map_err(rows_error)?;
     let groups = (give(py, stale.has_stale_G), give(py, stale.is_stale_G));
     Ok((give(py, stale.is_stale_R), groups.0, groups.1, give(py, stale.count_P)))
 }
 
+/// The oldest version among each row's calls, -1 where none has one.
+#[pyfunction]
+pub(crate) fn oldest_versions<'py>(
+    py: Python<'py>,
+    call_version: Input<'_, 'py>,
+    call_offsets: Input<'_, 'py>,
+) -> PyResult<Array<'py, i64>> {
+    slices!(call_version, call_offsets);
+    let oldest = detach_above(py, size_of_val(call_version), || core::oldest_versions(call_version, call_offsets));
+    Ok(give(py, oldest.map_err(rows_error)?))
+}
+
+/// Numbers of the keys that columns of int64, uint32 or uint16 make, by order of first appearance.
+#[pyfunction]
+pub(crate) fn dense_keys<'py>(py: Python<'py>, columns: Vec<Bound<'py, PyAny>>) -> PyResult<Array<'py, i64>> {
+    let columns = read_keys(&columns)?;
+    let keys = columns.iter().map(LentKey::view).collect::<PyResult<Vec<_>>>()?;
+    let entries = keys.first().map_or(0, KeyColumn::len);
+    let numbers = detach_above(py, entries * size_of::<i64>(), || core::dense_keys(&keys, entries));
+    Ok(give(py, numbers.map_err(rows_error)?))
+}
+
 /// The baseline of each agent among the peers that share its key.
 #[pyfunction]
 pub(crate) fn baselines<'py>(
     py: Python<'py>,
-    keys: Input<'_, 'py>,
+    keys: Vec<Bound<'py, PyAny>>,
     rewards: Input<'_, 'py>,
     is_peer: Input<'_, 'py>,
     leave_one_out: bool,
 ) -> PyResult<Array<'py, f64>> {
-    let (keys, rewards) = (Column::read("keys", keys)?, Column::read("rewards", rewards)?);
-    let is_peer = Column::read("is_peer", is_peer)?;
-    let (keys, rewards, is_peer) = (keys.slice()?, rewards.slice()?, is_peer.slice()?);
+    let columns = read_keys(&keys)?;
+    let keys = columns.iter().map(LentKey::view).collect::<PyResult<Vec<_>>>()?;
+    slices!(rewards, is_peer);
     let rule = if leave_one_out { BaselineRule::LeaveOneOut } else { BaselineRule::Mean };
-    let values = detach_above(py, size_of_val(keys), || core::baselines(keys, rewards, is_peer, rule));
+    let values = detach_above(py, size_of_val(rewards), || core::baselines(&keys, rewards, is_peer, rule));
     Ok(give(py, values.map_err(rows_error)?))
+}
+
+/// A key column as Python lent it.
+enum LentKey<'py> {
+    I64(Column<'py, i64>),
+    U32(Column<'py, u32>),
+    U16(Column<'py, u16>),
+}
+
+impl LentKey<'_> {
+    fn view(&self) -> PyResult<KeyColumn<'_>> {
+        Ok(match self {
+            Self::I64(column) => KeyColumn::I64(column.slice()?),
+            Self::U32(column) => KeyColumn::U32(column.slice()?),
+            Self::U16(column) => KeyColumn::U16(column.slice()?),
+        })
+    }
+}
+
+fn read_keys<'py>(columns: &[Bound<'py, PyAny>]) -> PyResult<Vec<LentKey<'py>>> {
+    let read = |column: &Bound<'py, PyAny>| {
+        if column.cast::<PyArray1<u32>>().is_ok() {
+            return Ok(LentKey::U32(Column::read("key", column)?));
+        }
+        if column.cast::<PyArray1<u16>>().is_ok() {
+            return Ok(LentKey::U16(Column::read("key", column)?));
+        }
+        Ok(LentKey::I64(Column::read("key", column)?))
+    };
+    columns.iter().map(read).collect()
 }
 
 /// Advantages (float64 a row, or float32 a token) on action tokens.
@@ -86,8 +110,7 @@ pub(crate) fn apply_advantages<'py>(
     per_token: bool,
     suppress_errors: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (flags, offsets) = (Column::read("flags", flags)?, Column::read("offsets", offsets)?);
-    let (flags, offsets) = (flags.slice()?, offsets.slice()?);
+    slices!(flags, offsets);
     let (tokens, rows);
     let advantages = if per_token {
         tokens = Column::read("advantages", advantages)?;
@@ -117,9 +140,7 @@ pub(crate) fn row_totals<'py>(
     is_trained: Input<'_, 'py>,
     offsets: Input<'_, 'py>,
 ) -> PyResult<(Array<'py, i64>, Array<'py, bool>)> {
-    let (advantages, is_trained) = (Column::read("advantages", advantages)?, Column::read("is_trained", is_trained)?);
-    let offsets = Column::read("offsets", offsets)?;
-    let (advantages, is_trained, offsets) = (advantages.slice()?, is_trained.slice()?, offsets.slice()?);
+    slices!(advantages, is_trained, offsets);
     let totals = detach_above(py, size_of_val(advantages), || core::row_totals(advantages, is_trained, offsets))
         .map_err(rows_error)?;
     Ok((give(py, totals.trained_tokens_R), give(py, totals.is_zero_R)))
@@ -139,9 +160,7 @@ pub(crate) fn scale_rows<'py>(
     offsets: Input<'_, 'py>,
     weights: Input<'_, 'py>,
 ) -> PyResult<Array<'py, f32>> {
-    let (advantages, offsets) = (Column::read("advantages", advantages)?, Column::read("offsets", offsets)?);
-    let weights = Column::read("weights", weights)?;
-    let (advantages, offsets, weights) = (advantages.slice()?, offsets.slice()?, weights.slice()?);
+    slices!(advantages, offsets, weights);
     let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights));
     Ok(give(py, scaled.map_err(rows_error)?))
 }
@@ -154,10 +173,8 @@ pub(crate) fn level_weights<'py>(
     row_start: Input<'_, 'py>,
     trained_tokens: Input<'_, 'py>,
 ) -> PyResult<Array<'py, f64>> {
-    let (depth, start) = (Column::read("row_depth", row_depth)?, Column::read("row_start", row_start)?);
-    let tokens = Column::read("trained_tokens", trained_tokens)?;
-    let weights = core::level_weights(depth.slice()?, start.slice()?, tokens.slice()?).map_err(rows_error)?;
-    Ok(give(py, weights))
+    slices!(row_depth, row_start, trained_tokens);
+    Ok(give(py, core::level_weights(row_depth, row_start, trained_tokens).map_err(rows_error)?))
 }
 
 /// Row weights that discount by depth.
@@ -168,9 +185,8 @@ pub(crate) fn discount_weights<'py>(
     trained_tokens: Input<'_, 'py>,
     gamma: f64,
 ) -> PyResult<Array<'py, f64>> {
-    let (depth, tokens) = (Column::read("row_depth", row_depth)?, Column::read("trained_tokens", trained_tokens)?);
-    let weights = core::discount_weights(depth.slice()?, tokens.slice()?, gamma).map_err(rows_error)?;
-    Ok(give(py, weights))
+    slices!(row_depth, trained_tokens);
+    Ok(give(py, core::discount_weights(row_depth, trained_tokens, gamma).map_err(rows_error)?))
 }
 
 /// The start marks of the rows that survive.
@@ -181,10 +197,8 @@ pub(crate) fn surviving_starts<'py>(
     has_tokens: Input<'_, 'py>,
     is_kept: Input<'_, 'py>,
 ) -> PyResult<Array<'py, u8>> {
-    let (start, has_tokens) = (Column::read("row_start", row_start)?, Column::read("has_tokens", has_tokens)?);
-    let is_kept = Column::read("is_kept", is_kept)?;
-    let starts = core::surviving_starts(start.slice()?, has_tokens.slice()?, is_kept.slice()?).map_err(rows_error)?;
-    Ok(give(py, starts))
+    slices!(row_start, has_tokens, is_kept);
+    Ok(give(py, core::surviving_starts(row_start, has_tokens, is_kept).map_err(rows_error)?))
 }
 
 /// The service's buffers for the kept rows.
@@ -200,26 +214,11 @@ pub(crate) fn assemble<'py>(
     kept: Input<'_, 'py>,
     scale: f64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (tokens, logprobs) = (Column::read("tokens", tokens)?, Column::read("logprobs", logprobs)?);
-    let (advantages, is_trained) = (Column::read("advantages", advantages)?, Column::read("is_trained", is_trained)?);
-    let (offsets, kept) = (Column::read("offsets", offsets)?, Column::read("kept", kept)?);
-    let columns = TrainedTokens {
-        tokens: tokens.slice()?,
-        logprobs: logprobs.slice()?,
-        advantages: advantages.slice()?,
-        is_trained: is_trained.slice()?,
-    };
-    let (offsets, kept) = (offsets.slice()?, kept.slice()?);
+    slices!(tokens, logprobs, advantages, is_trained, offsets, kept);
+    let columns = TrainedTokens { tokens, logprobs, advantages, is_trained };
     let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale))
         .map_err(rows_error)?;
-    let result = PyDict::new(py);
-    result.set_item("input_tokens_S", give(py, out.input_tokens_S))?;
-    result.set_item("target_tokens_S", give(py, out.target_tokens_S))?;
-    result.set_item("logprobs_S", give(py, out.logprobs_S))?;
-    result.set_item("advantages_S", give(py, out.advantages_S))?;
-    result.set_item("is_trained_S", give(py, out.is_trained_S))?;
-    result.set_item("offsets", give(py, out.offsets))?;
-    Ok(result)
+    dict_of_arrays!(py, out, input_tokens_S, target_tokens_S, logprobs_S, advantages_S, is_trained_S, offsets)
 }
 
 /// Training metrics over the trained targets.
@@ -231,24 +230,24 @@ pub(crate) fn training_metrics<'py>(
     is_trained: Input<'_, 'py>,
     clip: Option<(f64, f64)>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (sampled, training) = (Column::read("sampled", sampled)?, Column::read("training", training)?);
-    let is_trained = Column::read("is_trained", is_trained)?;
-    let (sampled, training, is_trained) = (sampled.slice()?, training.slice()?, is_trained.slice()?);
+    slices!(sampled, training, is_trained);
     let clip = clip.map(|(low, high)| ClipBounds { low, high });
     let metrics =
         detach_above(py, size_of_val(sampled), || core::training_metrics(sampled, training, is_trained, clip))
             .map_err(rows_error)?;
-    let result = PyDict::new(py);
-    result.set_item("tokens", metrics.tokens)?;
-    result.set_item("kl_sample_train_v1", metrics.kl_sample_train_v1)?;
-    result.set_item("kl_sample_train_v2", metrics.kl_sample_train_v2)?;
-    result.set_item("entropy", metrics.entropy)?;
-    result.set_item("importance_weight_mean", metrics.importance_weight_mean)?;
-    result.set_item("importance_weight_std", metrics.importance_weight_std)?;
-    result.set_item("importance_weight_min", metrics.importance_weight_min)?;
-    result.set_item("importance_weight_max", metrics.importance_weight_max)?;
-    result.set_item("clip_frac_low", metrics.clip_frac_low)?;
-    result.set_item("clip_frac_high", metrics.clip_frac_high)?;
-    result.set_item("clip_frac_total", metrics.clip_frac_total)?;
-    Ok(result)
+    dict_of!(
+        py,
+        metrics,
+        tokens,
+        kl_sample_train_v1,
+        kl_sample_train_v2,
+        entropy,
+        importance_weight_mean,
+        importance_weight_std,
+        importance_weight_min,
+        importance_weight_max,
+        clip_frac_low,
+        clip_frac_high,
+        clip_frac_total
+    )
 }

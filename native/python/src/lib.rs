@@ -5,12 +5,18 @@
 //! `platoon/_native.pyi`, which a test compares with the module.
 
 mod arrays;
+mod blocks;
 mod errors;
 mod files;
 mod kernels;
+mod memory;
 mod merger;
+mod squash;
 
 use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: memory::LargePages = memory::LargePages;
 
 #[pymodule(gil_used = false)]
 mod _native {
@@ -19,16 +25,20 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use super::blocks::{block_digest, check_block, concat_blocks, from_stored, select_rows, to_stored};
+    #[pymodule_export]
     use super::errors::{DataError, ShapeError, UnsupportedError};
     #[pymodule_export]
     use super::files::{content_hash, hashed_files, is_ignored, sha256_file};
     #[pymodule_export]
     use super::kernels::{
-        apply_advantages, assemble, baselines, block_digest, check_block, discount_weights, level_weights, row_totals,
-        scale_rows, stale_rows, surviving_starts, training_metrics,
+        apply_advantages, assemble, baselines, dense_keys, discount_weights, level_weights, oldest_versions,
+        row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
     use super::merger::Merger;
+    #[pymodule_export]
+    use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
 
     #[pymodule_export]
     const ACTION: u8 = platoon_rows::ACTION;

@@ -1,82 +1,212 @@
 //! The incremental merge as a Python object.
 
-use platoon_rows::{Call, Merged, Merger as Core, Trajectory};
+use platoon_rows::{Call, Chunk, Merger as Core, Trajectory};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
-use crate::arrays::{detach_above, give, Column};
-use crate::errors::rows_error;
+use crate::arrays::{detach_above, give_block, Column};
+use crate::errors::{rows_error, DataError};
 
 /// Builds the columns of a row block, trajectory after trajectory, call by call.
 #[pyclass(module = "platoon._native")]
-#[derive(Default)]
 pub(crate) struct Merger {
     core: Core,
+    policies: Vec<String>,
+    roles: Vec<String>,
+    /// Names of the chunks so far, in order of first appearance.
+    side_names: Vec<String>,
 }
 
 #[pymethods]
 impl Merger {
     #[new]
-    fn new() -> Self {
-        Self::default()
+    fn new(policies: Vec<String>, roles: Vec<String>) -> Self {
+        Self { core: Core::new(), policies, roles, side_names: Vec::new() }
     }
 
     /// Ends the trajectory before it and begins one.
-    fn begin(&mut self, member: u32, trajectory: u32, role: u16, depth: u16, reward: f64) {
-        self.core.begin(Trajectory { member, trajectory, role, depth, reward });
-    }
-
-    /// Adds one model call.
-    #[allow(clippy::too_many_arguments, reason = "one argument a column of the call table")]
-    fn push(
+    fn begin(
         &mut self,
-        py: Python<'_>,
-        prompt: &Bound<'_, PyAny>,
-        action: &Bound<'_, PyAny>,
-        logprobs: &Bound<'_, PyAny>,
-        policy: u16,
-        version: i64,
-        routing: i64,
-        is_error: bool,
-        is_message: bool,
+        member: u32,
+        trajectory: u32,
+        role: &Bound<'_, PyString>,
+        depth: u16,
+        reward: f64,
     ) -> PyResult<()> {
-        let prompt = Column::read("prompt", prompt)?;
-        let action = Column::read("action", action)?;
-        let logprobs = Column::read("logprobs", logprobs)?;
-        let call = Call {
-            prompt: prompt.slice()?,
-            action: action.slice()?,
-            logprobs: logprobs.slice()?,
-            policy,
-            version,
-            routing,
-            is_error,
-            is_message,
-        };
-        let core = &mut self.core;
-        detach_above(py, size_of_val(call.prompt), || core.push(&call)).map_err(rows_error)
+        let role = index_of(&self.roles, role, "role")?;
+        self.core.begin(Trajectory { member, trajectory, role, depth, reward }).map_err(rows_error)
     }
 
-    /// The columns by name. The merger is empty afterwards.
+    /// Adds one model call, read from the attributes of `platoon.rows.merge.Call`.
+    fn push(&mut self, call: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = call.py();
+        let lent = LentCall::read(call, &self.policies, &mut self.side_names)?;
+        let chunks = lent.chunks();
+        let view = lent.view(&chunks)?;
+        let core = &mut self.core;
+        detach_above(py, size_of_val(view.prompt), || core.push(&view)).map_err(rows_error)
+    }
+
+    /// Adds whole trajectories, read from the attributes of `platoon.rows.merge.TrajectoryCalls`, in columns of their final size.
+    fn extend(&mut self, trajectories: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = trajectories.py();
+        let mut lent = Vec::new();
+        for item in trajectories.try_iter()? {
+            lent.push(LentTrajectory::read(&item?, self)?);
+        }
+        let chunks: Vec<Vec<Chunk<'_>>> = lent.iter().flat_map(|item| &item.calls).map(|call| call.chunks()).collect();
+        let mut chunks_of_calls = chunks.iter();
+        let mut views = Vec::with_capacity(lent.len());
+        let (mut read, mut kept, mut calls) = (0, 0, 0);
+        for item in &lent {
+            let mut view = Vec::with_capacity(item.calls.len());
+            for call in &item.calls {
+                view.push(call.view(chunks_of_calls.next().map_or(&[], Vec::as_slice))?);
+            }
+            read += view.iter().map(|call| size_of_val(call.prompt)).sum::<usize>();
+            // The longest call of a trajectory is part of one of its rows.
+            kept += view.iter().map(|call| call.prompt.len() + call.action.len()).max().unwrap_or(0);
+            calls += view.len();
+            views.push((item.trajectory, view));
+        }
+        let core = &mut self.core;
+        detach_above(py, read, || {
+            core.reserve(kept, calls);
+            for (trajectory, calls) in &views {
+                core.begin(*trajectory)?;
+                calls.iter().try_for_each(|call| core.push(call))?;
+            }
+            Ok(())
+        })
+        .map_err(rows_error)
+    }
+
+    /// The columns by name, and `side_names`. The merger is empty afterwards.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let merged: Merged = std::mem::take(&mut self.core).finish();
-        let columns = PyDict::new(py);
-        columns.set_item("tokens", give(py, merged.tokens))?;
-        columns.set_item("logprobs", give(py, merged.logprobs))?;
-        columns.set_item("flags", give(py, merged.flags))?;
-        columns.set_item("call", give(py, merged.call))?;
-        columns.set_item("offsets", give(py, merged.offsets))?;
-        columns.set_item("call_policy", give(py, merged.call_policy))?;
-        columns.set_item("call_version", give(py, merged.call_version))?;
-        columns.set_item("call_routing", give(py, merged.call_routing))?;
-        columns.set_item("row_member", give(py, merged.row_member))?;
-        columns.set_item("row_trajectory", give(py, merged.row_trajectory))?;
-        columns.set_item("row_policy", give(py, merged.row_policy))?;
-        columns.set_item("row_role", give(py, merged.row_role))?;
-        columns.set_item("row_depth", give(py, merged.row_depth))?;
-        columns.set_item("row_start", give(py, merged.row_start))?;
-        columns.set_item("row_reward", give(py, merged.row_reward))?;
-        columns.set_item("row_version", give(py, merged.row_version))?;
+        let merged = std::mem::take(&mut self.core).finish();
+        let columns = give_block(py, merged)?;
+        columns.set_item("side_names", PyTuple::new(py, std::mem::take(&mut self.side_names))?)?;
         Ok(columns)
     }
+}
+
+struct LentTrajectory<'py> {
+    trajectory: Trajectory,
+    calls: Vec<LentCall<'py>>,
+}
+
+impl<'py> LentTrajectory<'py> {
+    fn read(item: &Bound<'py, PyAny>, merger: &mut Merger) -> PyResult<Self> {
+        let py = item.py();
+        let role = item.getattr(intern!(py, "role"))?;
+        let trajectory = Trajectory {
+            member: item.getattr(intern!(py, "member"))?.extract()?,
+            trajectory: item.getattr(intern!(py, "trajectory"))?.extract()?,
+            role: index_of(&merger.roles, role.cast()?, "role")?,
+            depth: item.getattr(intern!(py, "depth"))?.extract()?,
+            reward: item.getattr(intern!(py, "reward"))?.extract()?,
+        };
+        let mut calls = Vec::new();
+        for call in item.getattr(intern!(py, "calls"))?.try_iter()? {
+            calls.push(LentCall::read(&call?, &merger.policies, &mut merger.side_names)?);
+        }
+        Ok(Self { trajectory, calls })
+    }
+}
+
+/// One call, its arrays still Python's.
+struct LentCall<'py> {
+    prompt: Column<'py, u32>,
+    action: Column<'py, u32>,
+    logprobs: Column<'py, f32>,
+    policy: u16,
+    version: i64,
+    routing: i64,
+    is_error: bool,
+    is_message: bool,
+    chunks: Vec<LentChunk<'py>>,
+}
+
+struct LentChunk<'py> {
+    at: u32,
+    length: u32,
+    name: u16,
+    data: Bound<'py, PyBytes>,
+}
+
+impl<'py> LentCall<'py> {
+    fn read(call: &Bound<'py, PyAny>, policies: &[String], side_names: &mut Vec<String>) -> PyResult<Self> {
+        let py = call.py();
+        let policy = call.getattr(intern!(py, "policy"))?;
+        let chunks = call.getattr(intern!(py, "chunks"))?;
+        Ok(Self {
+            prompt: Column::read("prompt", &call.getattr(intern!(py, "prompt"))?)?,
+            action: Column::read("action", &call.getattr(intern!(py, "action"))?)?,
+            logprobs: Column::read("logprobs", &call.getattr(intern!(py, "logprobs"))?)?,
+            policy: index_of(policies, policy.cast()?, "policy")?,
+            version: call.getattr(intern!(py, "version"))?.extract()?,
+            routing: call.getattr(intern!(py, "routing"))?.extract()?,
+            is_error: call.getattr(intern!(py, "is_error"))?.is_truthy()?,
+            is_message: call.getattr(intern!(py, "is_message"))?.is_truthy()?,
+            chunks: if chunks.is_truthy()? { read_chunks(&chunks, side_names)? } else { Vec::new() },
+        })
+    }
+
+    fn chunks(&self) -> Vec<Chunk<'_>> {
+        self.chunks
+            .iter()
+            .map(|chunk| Chunk { at: chunk.at, length: chunk.length, name: chunk.name, data: chunk.data.as_bytes() })
+            .collect()
+    }
+
+    fn view<'a>(&'a self, chunks: &'a [Chunk<'a>]) -> PyResult<Call<'a>> {
+        Ok(Call {
+            prompt: self.prompt.slice()?,
+            chunks,
+            action: self.action.slice()?,
+            logprobs: self.logprobs.slice()?,
+            policy: self.policy,
+            version: self.version,
+            routing: self.routing,
+            is_error: self.is_error,
+            is_message: self.is_message,
+        })
+    }
+}
+
+fn read_chunks<'py>(chunks: &Bound<'py, PyAny>, side_names: &mut Vec<String>) -> PyResult<Vec<LentChunk<'py>>> {
+    let py = chunks.py();
+    let read = |chunk: PyResult<Bound<'py, PyAny>>| {
+        let chunk = chunk?;
+        Ok(LentChunk {
+            at: chunk.getattr(intern!(py, "at"))?.extract()?,
+            length: chunk.getattr(intern!(py, "length"))?.extract()?,
+            name: number_of(side_names, chunk.getattr(intern!(py, "name"))?.cast()?)?,
+            data: chunk.getattr(intern!(py, "data"))?.cast_into()?,
+        })
+    };
+    chunks.try_iter()?.map(read).collect()
+}
+
+/// The index of a name that must be there.
+fn index_of(names: &[String], name: &Bound<'_, PyString>, kind: &str) -> PyResult<u16> {
+    let text = name.to_str()?;
+    match names.iter().position(|known| known == text).map(u16::try_from) {
+        Some(Ok(index)) => Ok(index),
+        _ => {
+            let known = if names.is_empty() { "the names of the block (none)".to_owned() } else { names.join(", ") };
+            Err(DataError::new_err(format!("{kind} {} is not among {known}", name.repr()?)))
+        }
+    }
+}
+
+/// The index of a name, which is added unless it is there.
+fn number_of(names: &mut Vec<String>, name: &Bound<'_, PyString>) -> PyResult<u16> {
+    let text = name.to_str()?;
+    let index = names.iter().position(|known| known == text).unwrap_or(names.len());
+    if index == names.len() {
+        names.push(text.to_owned());
+    }
+    u16::try_from(index).map_err(|_| DataError::new_err("a block holds fewer than 2^16 names of chunks"))
 }

@@ -1,6 +1,7 @@
 //! From kept rows to the buffers that a training service takes.
 
 use crate::block::check_offsets;
+use crate::choose::row_indices;
 use crate::error::{check_length, RowsError};
 
 /// One entry a target: row after row, each a token shorter than the row it comes from.
@@ -70,22 +71,8 @@ fn scaled(value: f32, scale: f64) -> f32 {
 }
 
 fn row_spans(offsets: &[i64], kept: &[i64]) -> Result<Vec<(usize, usize)>, RowsError> {
-    let rows = offsets.len() - 1;
-    let mut previous = -1;
-    kept.iter()
-        .enumerate()
-        .map(|(index, &row)| {
-            // Rising, so that what is written is bounded by what was given.
-            if row <= previous {
-                return Err(RowsError::value("kept", index, row, "rows are named once, in rising order"));
-            }
-            previous = row;
-            match usize::try_from(row) {
-                Ok(row) if row < rows => Ok((offsets[row] as usize, offsets[row + 1] as usize)),
-                _ => Err(RowsError::value("kept", index, row, "names no row of the block")),
-            }
-        })
-        .collect()
+    let rows = row_indices("kept", kept, offsets.len() - 1)?;
+    Ok(rows.into_iter().map(|row| (offsets[row] as usize, offsets[row + 1] as usize)).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The borrowed view of a row block, and the rules that every block keeps.
 
 use crate::error::{check_length, RowsError};
+use crate::runs::{are_finite, are_token_ids, are_zero, Run, Runs};
+use crate::side::{check_side, Side};
 
 /// The token was sampled by the row's policy and is trained.
 pub const ACTION: u8 = 1;
@@ -32,19 +34,36 @@ pub struct Block<'a> {
     pub row_start: &'a [u8],
     pub row_reward: &'a [f64],
     pub row_version: &'a [i64],
+    pub side: Side<'a>,
+}
+
+/// How many names each name table of a block holds.
+#[derive(Debug, Clone, Copy)]
+pub struct NameCounts {
+    pub policies: usize,
+    pub roles: usize,
+    pub side: usize,
 }
 
 impl Block<'_> {
-    /// Checks every rule of a block with `policy_count` policies and `role_count` roles, in one pass over the tokens.
-    pub fn check(&self, policy_count: usize, role_count: usize) -> Result<(), RowsError> {
+    /// Checks every rule of a block, run by run.
+    pub fn check(&self, names: NameCounts) -> Result<(), RowsError> {
         self.check_lengths()?;
         check_offsets(self.offsets, self.tokens.len())?;
-        self.check_calls(policy_count)?;
+        self.check_calls(names.policies)?;
+        self.check_token_ids()?;
         for (row, bounds) in self.offsets.windows(2).enumerate() {
-            self.check_row(row, policy_count, role_count)?;
+            self.check_row(row, names.policies, names.roles)?;
             self.check_tokens(row, bounds[0] as usize, bounds[1] as usize)?;
         }
-        Ok(())
+        check_side(self, names.side)
+    }
+
+    /// Checks lengths, offsets and the side table: what kernels need to stay within bounds, whatever the tokens hold.
+    pub(crate) fn check_shape(&self) -> Result<(), RowsError> {
+        self.check_lengths()?;
+        check_offsets(self.offsets, self.tokens.len())?;
+        check_side(self, usize::MAX)
     }
 
     fn check_lengths(&self) -> Result<(), RowsError> {
@@ -96,37 +115,26 @@ impl Block<'_> {
         Ok(())
     }
 
+    fn check_token_ids(&self) -> Result<(), RowsError> {
+        if are_token_ids(self.tokens) {
+            return Ok(());
+        }
+        let at = self.tokens.iter().position(|&token| token > i32::MAX as u32).unwrap_or_default();
+        Err(RowsError::value("tokens", at, self.tokens[at], "must be below 2^31"))
+    }
+
     fn check_tokens(&self, row: usize, start: usize, end: usize) -> Result<(), RowsError> {
+        if self.flags[start] != 0 {
+            return Err(RowsError::value("flags", start, self.flags[start], "a row begins with a prompt token"));
+        }
         let mut oldest = i64::MAX;
-        let mut previous_call = NO_CALL;
         let mut has_action = false;
-        for at in start..end {
-            let (token, flags, call, logprob) = (self.tokens[at], self.flags[at], self.call[at], self.logprobs[at]);
-            if token > i32::MAX as u32 {
-                return Err(RowsError::value("tokens", at, token, "must be below 2^31"));
-            }
-            if flags == 0 {
-                if call != NO_CALL {
-                    return Err(RowsError::value("call", at, call, "a prompt token belongs to no call"));
-                }
-                if logprob.to_bits() != 0 {
-                    return Err(RowsError::value("logprobs", at, logprob, "a prompt token has logprob 0"));
-                }
-                continue;
-            }
-            if flags & SAMPLED == 0 || flags & SAMPLED == SAMPLED || flags > (ACTION | ERROR | MESSAGE) {
-                return Err(RowsError::value("flags", at, flags, "a sampled token is an action or a message"));
-            }
-            if at == start {
-                return Err(RowsError::value("flags", at, flags, "a row begins with a prompt token"));
-            }
-            if !logprob.is_finite() {
-                return Err(RowsError::value("logprobs", at, logprob, "a sampled token has a finite logprob"));
-            }
-            has_action |= flags & ACTION != 0;
-            if call != previous_call {
-                oldest = oldest.min(self.version_of_call(row, at, call)?);
-                previous_call = call;
+        for run in Runs::new(self.flags, self.call, start, end) {
+            if run.flags == 0 {
+                self.check_prompt(run)?;
+            } else {
+                oldest = oldest.min(self.check_sampled(row, run)?);
+                has_action |= run.flags & ACTION != 0;
             }
         }
         let expected = if oldest == i64::MAX { -1 } else { oldest };
@@ -137,6 +145,34 @@ impl Block<'_> {
             return Err(RowsError::value("row_start", row, 1, "a start has action tokens"));
         }
         Ok(())
+    }
+
+    fn check_prompt(&self, run: Run) -> Result<(), RowsError> {
+        let (call, logprobs) = (&self.call[run.start..run.end], &self.logprobs[run.start..run.end]);
+        if call.iter().fold(NO_CALL, |seen, &call| seen & call) != NO_CALL {
+            let at = call.iter().position(|&call| call != NO_CALL).unwrap_or_default();
+            return Err(RowsError::value("call", run.start + at, call[at], "a prompt token belongs to no call"));
+        }
+        if !are_zero(logprobs) {
+            let at = logprobs.iter().position(|logprob| logprob.to_bits() != 0).unwrap_or_default();
+            return Err(RowsError::value("logprobs", run.start + at, logprobs[at], "a prompt token has logprob 0"));
+        }
+        Ok(())
+    }
+
+    /// The version of the run's call, `i64::MAX` where it has none.
+    fn check_sampled(&self, row: usize, run: Run) -> Result<i64, RowsError> {
+        let is_one_kind = matches!(run.flags & SAMPLED, ACTION | MESSAGE);
+        if !is_one_kind || run.flags > (ACTION | ERROR | MESSAGE) {
+            return Err(RowsError::value("flags", run.start, run.flags, "a sampled token is an action or a message"));
+        }
+        let logprobs = &self.logprobs[run.start..run.end];
+        if !are_finite(logprobs) {
+            let at = logprobs.iter().position(|logprob| !logprob.is_finite()).unwrap_or_default();
+            let rule = "a sampled token has a finite logprob";
+            return Err(RowsError::value("logprobs", run.start + at, logprobs[at], rule));
+        }
+        self.version_of_call(row, run.start, run.call)
     }
 
     /// The version of a sampled token's call, `i64::MAX` where it has none.

@@ -60,6 +60,23 @@ pub fn stale_rows(
     Ok(Stale { is_stale_R, has_stale_G, is_stale_G, count_P })
 }
 
+/// The oldest version among each row's calls, -1 where none has one. `call_offsets` cuts the calls into rows, which may have none.
+pub fn oldest_versions(call_version: &[i64], call_offsets: &[i64]) -> Result<Vec<i64>, RowsError> {
+    let last = call_offsets.last().copied();
+    if call_offsets.first() != Some(&0) || last.and_then(|last| usize::try_from(last).ok()) != Some(call_version.len())
+    {
+        return Err(RowsError::Rule { rule: "call_offsets begins with 0 and ends with the number of calls" });
+    }
+    if let Some(index) = call_offsets.windows(2).position(|bounds| bounds[1] < bounds[0]) {
+        return Err(RowsError::Offsets { index: index + 1, got: call_offsets[index + 1], rule: "offsets do not fall" });
+    }
+    let rows = call_offsets.windows(2).map(|bounds| &call_version[bounds[0] as usize..bounds[1] as usize]);
+    // As unsigned, none at all (-1) is the largest.
+    Ok(rows
+        .map(|versions| versions.iter().fold(u64::MAX, |oldest, &version| oldest.min(version as u64)) as i64)
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +90,15 @@ mod tests {
         assert_eq!(stale.has_stale_G, [true, true, false]);
         assert_eq!(stale.is_stale_G, [false, false, false]);
         assert_eq!(stale.count_P, [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_row_is_as_old_as_its_oldest_call() {
+        assert_eq!(oldest_versions(&[3, -1, 5, -1, 2], &[0, 3, 4, 4, 5]).unwrap(), [3, -1, -1, 2]);
+        assert_eq!(oldest_versions(&[], &[0]).unwrap(), Vec::<i64>::new());
+        for offsets in [&[][..], &[0], &[1, 2], &[0, 3, 2], &[0, -1]] {
+            assert!(oldest_versions(&[1, 2], offsets).is_err(), "{offsets:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The block digest against its published vectors.
 
-use platoon_rows::{block_digest, Block, BLOCK_RULE};
+use platoon_rows::{block_digest, Block, NameCounts, Names, Side, BLOCK_RULE};
 
 #[derive(serde::Deserialize)]
 struct Vectors {
@@ -13,6 +13,7 @@ struct Vector {
     name: String,
     policies: Vec<String>,
     roles: Vec<String>,
+    side_names: Vec<String>,
     columns: Columns,
     digest: String,
 }
@@ -35,6 +36,17 @@ struct Columns {
     row_start: Vec<u8>,
     row_reward: Vec<f64>,
     row_version: Vec<i64>,
+    side_row: Vec<u32>,
+    side_at: Vec<u32>,
+    side_length: Vec<u32>,
+    side_name: Vec<u16>,
+    side_item: Vec<u32>,
+    item_offsets: Vec<i64>,
+    item_bytes: Vec<u8>,
+}
+
+fn texts(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
 }
 
 #[test]
@@ -60,11 +72,23 @@ fn published_vectors() {
             row_start: &columns.row_start,
             row_reward: &columns.row_reward,
             row_version: &columns.row_version,
+            side: Side {
+                row: &columns.side_row,
+                at: &columns.side_at,
+                length: &columns.side_length,
+                name: &columns.side_name,
+                item: &columns.side_item,
+                item_offsets: &columns.item_offsets,
+                item_bytes: &columns.item_bytes,
+            },
         };
-        block.check(vector.policies.len(), vector.roles.len()).expect("keeps the rules");
-        let policies: Vec<&str> = vector.policies.iter().map(String::as_str).collect();
-        let roles: Vec<&str> = vector.roles.iter().map(String::as_str).collect();
-        let hex: String = block_digest(&block, &policies, &roles).iter().map(|byte| format!("{byte:02x}")).collect();
+        let counts =
+            NameCounts { policies: vector.policies.len(), roles: vector.roles.len(), side: vector.side_names.len() };
+        block.check(counts).expect("keeps the rules");
+        let (policies, roles, side) = (texts(&vector.policies), texts(&vector.roles), texts(&vector.side_names));
+        let names = Names { policies: &policies, roles: &roles, side: &side };
+        let digest = block_digest(&block, names).expect("keeps the rules");
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(format!("sha256:{hex}"), vector.digest, "{}", vector.name);
     }
 }

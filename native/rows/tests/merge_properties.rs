@@ -1,28 +1,7 @@
 //! Properties of the merge and of the checks: what is merged keeps the rules of a block, and no input panics.
 
-use platoon_rows::{Block, Call, Merged, Merger, Trajectory};
+use platoon_rows::{Call, Merger, NameCounts, OwnedBlock, Trajectory};
 use proptest::prelude::*;
-
-fn view(merged: &Merged) -> Block<'_> {
-    Block {
-        tokens: &merged.tokens,
-        logprobs: &merged.logprobs,
-        flags: &merged.flags,
-        call: &merged.call,
-        offsets: &merged.offsets,
-        call_policy: &merged.call_policy,
-        call_version: &merged.call_version,
-        call_routing: &merged.call_routing,
-        row_member: &merged.row_member,
-        row_trajectory: &merged.row_trajectory,
-        row_policy: &merged.row_policy,
-        row_role: &merged.row_role,
-        row_depth: &merged.row_depth,
-        row_start: &merged.row_start,
-        row_reward: &merged.row_reward,
-        row_version: &merged.row_version,
-    }
-}
 
 proptest! {
     #[test]
@@ -33,11 +12,12 @@ proptest! {
         let mut sampled = 0;
         for (index, (prompt, length, policy, version, is_message)) in calls.iter().enumerate() {
             if index % 4 == 0 {
-                merger.begin(Trajectory { member: index as u32, trajectory: 0, role: 0, depth: 0, reward: 0.5 });
+                merger.begin(Trajectory { member: index as u32, trajectory: 0, role: 0, depth: 0, reward: 0.5 }).unwrap();
             }
             let (action, logprobs) = (vec![1; *length], vec![-0.5; *length]);
             let call = Call {
                 prompt,
+                chunks: &[],
                 action: &action,
                 logprobs: &logprobs,
                 policy: *policy,
@@ -51,7 +31,7 @@ proptest! {
             }
         }
         let merged = merger.finish();
-        prop_assert_eq!(view(&merged).check(2, 1), Ok(()));
+        prop_assert_eq!(merged.view().check(NameCounts { policies: 2, roles: 1, side: 0 }), Ok(()));
         prop_assert_eq!(merged.flags.iter().filter(|&&flags| flags != 0).count(), sampled);
     }
 
@@ -63,7 +43,7 @@ proptest! {
         rows in 0usize..3,
     ) {
         let tokens = vec![1; flags.len()];
-        let merged = Merged {
+        let merged = OwnedBlock {
             tokens,
             logprobs: vec![0.0; flags.len()],
             flags,
@@ -77,8 +57,8 @@ proptest! {
             row_start: vec![0; rows],
             row_reward: vec![0.0; rows],
             row_version: vec![0; rows],
-            ..Merged::default()
+            ..OwnedBlock::default()
         };
-        let _ = view(&merged).check(1, 1);
+        let _ = merged.view().check(NameCounts { policies: 1, roles: 1, side: 0 });
     }
 }

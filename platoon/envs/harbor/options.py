@@ -40,12 +40,19 @@ class Refuse(ConfigModel):
     """`refuse:` which tasks a fetch refuses instead of locking them as runnable."""
 
     sidecars: bool = False
+    """tasks of several containers"""
     gpus: bool = True
+    """tasks that ask for GPUs"""
     agent_user: bool = True
+    """tasks with an agent user of their own"""
     privileges: bool = True
+    """containers that ask for privileges"""
     per_task_build: bool = False
+    """tasks whose image no other task shares"""
     uploads_over_mb: Annotated[float, Field(gt=0)] | None = None
+    """tasks that would upload more than so many MiB into each sandbox"""
     stack: Literal[True, "sidecars"] | None = None
+    """earlier spelling of `sidecars: true`"""
 
     @property
     def effective_sidecars(self) -> bool:
@@ -61,24 +68,33 @@ class IndexFile(ConfigModel):
     """`index:` a file of fields by task id, relative to the dataset; `key` names the id in rows, `fields` picks some."""
 
     path: str
+    """file of rows, relative to the dataset"""
     key: str = "task_id"
+    """field that holds the task id"""
     fields: list[str] | None = None
+    """fields that are taken; unset, all"""
 
 
 class IndexMetadata(ConfigModel):
     """`index:` scalars of `[metadata]` in each `task.toml`."""
 
     metadata: list[str]
+    """names below `[metadata]`"""
 
 
 class HoldOut(ConfigModel):
     """`holdout:` which whole groups of tasks are kept for evaluation."""
 
     fraction: Annotated[float, Field(gt=0, lt=1)]
+    """share of the tasks that is held out, between 0 and 1"""
     group_by: str | list[str]
+    """index field or fields whose equal values keep tasks together"""
     stratify_by: str | None = None
+    """index field whose values are held out in equal shares"""
     seed: int = 0
+    """chooses the groups"""
     ignore_inputs: list[str] = Field(default_factory=list)
+    """patterns of input files that tasks of different groups may share"""
 
     @property
     def group_fields(self) -> list[str]:
@@ -89,8 +105,11 @@ class ServiceMount(ConfigModel):
     """A host path bound into every sandbox of the entry."""
 
     source: str
+    """path on the host"""
     target: str
+    """path in the sandbox"""
     read_only: bool = True
+    """whether the sandbox may not write there"""
 
 
 class RewardOption(ConfigModel):

@@ -11,7 +11,7 @@ from typing import Any
 
 from platoon.core.call_kinds import CallKind
 from platoon.gateway.errors import STATUS, ContextWindowExceededError, GatewayError, InvalidRequestError, UnknownAgentError
-from platoon.gateway.requests import ChatRequest, ChatResponse, SamplingOverrides, check_nesting, normalise_tools, template_kwargs
+from platoon.gateway.requests import ChatRequest, ChatResponse, SamplingOverrides, normalise_tools, template_kwargs
 
 ERROR_CODES: dict[str, tuple[str, str | None]] = {
     "authentication": ("invalid_request_error", "invalid_api_key"),
@@ -19,6 +19,7 @@ ERROR_CODES: dict[str, tuple[str, str | None]] = {
     "agent_closed": ("invalid_request_error", "agent_closed"),
     "context_length": ("invalid_request_error", "context_length_exceeded"),
     "invalid_request": ("invalid_request_error", None),
+    "too_large": ("invalid_request_error", "request_too_large"),
     "timeout": ("timeout", "sample_timeout"),
     "server": ("server_error", None),
 }
@@ -31,7 +32,6 @@ def parse_request(body: Any, kind: CallKind = "policy") -> ChatRequest:
     """The request of a decoded JSON body. Raises InvalidRequestError naming the field."""
     if not isinstance(body, Mapping):
         raise InvalidRequestError("the body must be a JSON object")
-    check_nesting(body)
     messages = body.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise InvalidRequestError("messages must be a list with at least one message")

@@ -29,6 +29,7 @@ from platoon.sampling.sampler import StopReason
 
 log = logging.getLogger(__name__)
 TAIL_TOKENS = 16
+BATCH_CHARACTERS = 64 * 1024
 BUG_LOG_EVERY = 1000
 
 
@@ -148,7 +149,11 @@ class ChatTemplateRenderer:
 
     def _encode(self, text: str) -> TokenArray:
         try:
-            ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+            if len(text) > BATCH_CHARACTERS:
+                # The same ids, without offsets: twice as fast, and the interpreter's lock is free meanwhile.
+                ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+            else:
+                ids = self._tokenizer.encode(text, add_special_tokens=False).ids
         except (UnicodeEncodeError, TypeError) as error:
             raise RenderError(f"the text of the messages has no UTF-8 form: {error}") from None
         return np.asarray(ids, dtype=np.uint32)

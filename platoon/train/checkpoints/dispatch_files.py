@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from platoon.artifacts.publish import publish_json
-from platoon.errors import PlatoonError
-from platoon.train.checkpoints.dispatch_state import FORMAT, kept_digests
+from platoon.train.checkpoints.dispatch_state import FORMAT, DispatchState, LostState, kept_digests
+from platoon.train.checkpoints.kept_groups import GroupStore, read_named
 from platoon.train.checkpoints.participants import StateWriter
 
 KEY = "dispatch"
 TASKS_DIR = "tasks"
+GROUPS_DIR = Path(TASKS_DIR) / "groups"
 
 
 class Capturing(Protocol):
@@ -52,30 +53,41 @@ class DispatchParticipant:
 
         return write
 
+    def lacks(self, row: Mapping[str, Any]) -> str | None:
+        """Reads everything that a row's draws need. Raises PlatoonError for what cannot be read now."""
+        if row.get(KEY) is None:
+            return "it names no draws"
+        try:
+            store = GroupStore(self._run_dir / GROUPS_DIR)
+            for digest in DispatchState.from_dict(read_state(self._run_dir, row[KEY])).digests:
+                store.load(digest)
+        except LostState as error:
+            return str(error)
+        return None
+
     def restore(self, row: Mapping[str, Any]) -> None:
-        """Reads the state that a row names. Raises PlatoonError when it is missing or damaged."""
-        record = row.get(KEY)
-        self.found = read_state(self._run_dir, record) if record is not None else None
+        """Reads the state that a row names. Raises PlatoonError when it cannot be read."""
+        self.found = read_state(self._run_dir, row[KEY])
 
 
 def read_state(run_dir: Path, record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state that a row's record names. Raises PlatoonError when it is missing or damaged."""
-    path = run_dir / str(record["file"])
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise PlatoonError(f"{path}: a checkpoint names this file, and it cannot be read: {error}") from error
+    """The state that a row's record names. Raises LostState when it is missing or damaged, PlatoonError for a read that failed."""
+    path = run_dir / record["file"]
+    data = read_named(path)
     if hashlib.sha256(data).hexdigest() != record["sha256"]:
-        raise PlatoonError(f"{path}: damaged, its content has another digest than its checkpoint says")
-    state: Mapping[str, Any] = json.loads(data)
+        raise LostState(f"{path}: damaged, its content has another digest than its checkpoint says")
+    try:
+        state: Mapping[str, Any] = json.loads(data)
+    except ValueError as error:
+        raise LostState(f"{path}: not a dispatch state: {error}") from error
     return state
 
 
 def named_groups(run_dir: Path, rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Digests of every stored group that some row's state refers to; states that cannot be read refer to nothing."""
+    """Digests of every stored group that some row's state refers to; states that are lost refer to nothing."""
     found: set[str] = set()
     for row in rows:
-        if KEY in row:
-            with suppress(PlatoonError):
+        if row.get(KEY) is not None:
+            with suppress(LostState):
                 found |= kept_digests(read_state(run_dir, row[KEY]))
     return frozenset(found)

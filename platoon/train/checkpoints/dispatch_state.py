@@ -10,10 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from platoon.errors import PlatoonError
+from platoon.errors import ConfigError, PlatoonError, Problem
 
 FORMAT = 2
 KEPT_FORMAT = 2
+
+
+class LostState(PlatoonError):
+    """What a checkpoint names of the draws is gone or damaged, for good: only another checkpoint can be gone on from."""
+
+
+def refuse_format(found: Any, file: str) -> ConfigError:
+    """The refusal of what another version wrote: it is whole, so an older checkpoint would throw work away."""
+    advice = "go on with the version of platoon that wrote it"
+    return ConfigError(Problem(f"format {found} cannot be read by this version", file=file, advice=advice))
 
 
 @dataclass(frozen=True)
@@ -68,10 +78,10 @@ class DispatchState:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> DispatchState:
-        """Raises PlatoonError for a value `to_dict` did not write."""
+        """Raises LostState for a value `to_dict` did not write, ConfigError for one of another version."""
         try:
             if value["format"] != FORMAT or value["kept"]["format"] != KEPT_FORMAT:
-                raise PlatoonError(f"dispatch state of format {value['format']} cannot be read by this version")
+                raise refuse_format(value["format"], "dispatch state")
             kept = tuple(KeptGroup(_draw(row[:-1]), str(row[-1])) for row in value["kept"]["groups"])
             return cls(
                 int(value["start"]),
@@ -82,8 +92,8 @@ class DispatchState:
                 kept,
                 dict(value["records"]),
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise PlatoonError(f"not a dispatch state: {type(error).__name__}: {error}") from error
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise LostState(f"not a dispatch state: {type(error).__name__}: {error}") from error
 
 
 def kept_digests(value: Mapping[str, Any]) -> frozenset[str]:

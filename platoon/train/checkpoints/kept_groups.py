@@ -24,10 +24,13 @@ from platoon.artifacts.store import key_of
 from platoon.errors import PlatoonError
 from platoon.rows import codec
 from platoon.rows.block import DataError, RowBlock
+from platoon.train.checkpoints.dispatch_state import LostState, refuse_format
 
 FORMAT = 2
 HEAD = ".json"
 ROWS = ".arrow"
+# What says that a file is not there; any other failure to read it may pass.
+GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,25 @@ class GroupStore:
         return digest
 
     def load(self, digest: str) -> StoredGroup:
-        """The group of a digest. Raises PlatoonError when it is missing, damaged or of another format."""
-        data = self._read(digest, HEAD)
+        """The group of a digest.
+
+        Raises LostState when it is missing or damaged, PlatoonError for a read that failed, ConfigError for another version's.
+        """
+        path = self._path(digest, HEAD)
+        data = read_named(path)
         if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
-            raise PlatoonError(f"{self._path(digest, HEAD)}: damaged, its content has another digest than its name")
-        value = json.loads(data)
-        if value.get("format") != FORMAT:
-            raise PlatoonError(f"{self._path(digest, HEAD)}: format {value.get('format')} cannot be read by this version")
-        block = None if value["rows"] is None else self._rows(digest, value["rows"])
-        values_R = None
-        if value["values"] is not None:
-            values_R = np.frombuffer(base64.b64decode(value["values"]), dtype="<f8").astype(np.float64)
-        return StoredGroup(value["head"], block, values_R)
+            raise LostState(f"{path}: damaged, its content has another digest than its name")
+        try:
+            value = json.loads(data)
+            if value["format"] != FORMAT:
+                raise refuse_format(value["format"], str(path))
+            block = None if value["rows"] is None else self._rows(digest, value["rows"])
+            values_R = None
+            if value["values"] is not None:
+                values_R = np.frombuffer(base64.b64decode(value["values"]), dtype="<f8").astype(np.float64)
+            return StoredGroup(value["head"], block, values_R)
+        except (KeyError, TypeError, ValueError) as error:
+            raise LostState(f"{path}: not a group: {type(error).__name__}: {error}") from error
 
     def discard(self, digest: str) -> None:
         """Deletes a group that no checkpoint names; one that is gone is fine."""
@@ -96,16 +106,20 @@ class GroupStore:
     def _rows(self, digest: str, rows: str) -> RowBlock:
         path = self._path(digest, ROWS)
         try:
-            block = codec.decode(self._read(digest, ROWS))
+            block = codec.decode(read_named(path))
         except DataError as error:
-            raise PlatoonError(f"{path}: {error}") from error
+            raise LostState(f"{path}: {error}") from error
         if block.digest() != rows:
-            raise PlatoonError(f"{path}: holds other rows than its group has")
+            raise LostState(f"{path}: holds other rows than its group has")
         return block
 
-    def _read(self, digest: str, suffix: str) -> bytes:
-        path = self._path(digest, suffix)
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise PlatoonError(f"{path}: a checkpoint names this group, and it cannot be read: {error}") from error
+
+def read_named(path: Path) -> bytes:
+    """A file that a checkpoint names. Raises LostState when it is not there, PlatoonError for a read that failed."""
+    try:
+        return path.read_bytes()
+    except GONE as error:
+        raise LostState(f"{path}: a checkpoint names this file, and it is not there: {error.strerror}") from error
+    except OSError as error:
+        advice = "the same command goes on once it can be"
+        raise PlatoonError(f"{path}: a checkpoint names this file, and it cannot be read: {error.strerror} ({advice})") from error

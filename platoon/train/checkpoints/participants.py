@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from platoon.errors import ConfigError, Problem
 
@@ -34,6 +34,13 @@ class CheckpointParticipant(Protocol):
     def restore(self, row: Mapping[str, Any]) -> None: ...
 
 
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """A participant whose part of a row names files."""
+
+    def lacks(self, row: Mapping[str, Any]) -> str | None: ...
+
+
 class Participants:
     """The participants of a run, in the order they registered."""
 
@@ -62,6 +69,14 @@ class Participants:
             rule = f"checkpoint {row.get('name')!r} holds {', '.join(unknown)}, which no part of this run reads"
             advice = "train with the trainer and hooks that wrote it, or under another run name"
             raise ConfigError(Problem(rule, file=file, advice=advice))
+
+    def lacks(self, row: Mapping[str, Any]) -> str | None:
+        """Why a start cannot go on from a row: what a participant would have to read is gone or damaged; None when it can.
+
+        Blocks for the disk. Raises PlatoonError for what cannot be read now.
+        """
+        lacking = (member.lacks(row) for member in self._members if isinstance(member, ReadsFiles))
+        return next((reason for reason in lacking if reason is not None), None)
 
     def restore(self, row: Mapping[str, Any]) -> None:
         """Gives every participant the row a start goes on from."""

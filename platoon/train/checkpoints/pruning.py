@@ -12,16 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from platoon.artifacts.publish import append_json_line, read_json_lines
+from platoon.artifacts.row_log import append_json_line
 from platoon.errors import ServiceError
 from platoon.train.checkpoints.dispatch_files import KEY
-from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.checkpoints.rows import DELETED_FILE, checkpoint_rows, deleted_paths
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import ServiceFactory
 from platoon.train.policy.spec import MAIN
 from platoon.train.policy.waits import Waits, status_of
 
-DELETED_FILE = "checkpoints_deleted.jsonl"
 DELETE_TIMEOUT_S = 330.0
 EXIT_WAIT_S = 30.0
 FAILURES_THAT_STOP = 3
@@ -85,7 +84,7 @@ class Pruner:
                 return
 
     def _candidates(self) -> list[Mapping[str, Any]]:
-        gone = {row.get("path") for row in read_json_lines(self._run_dir / DELETED_FILE)}
+        gone = deleted_paths(self._run_dir)
         version = self._run.trained[0].version
         found = prunable(checkpoint_rows(self._run_dir), self._keep, self._largest, version)
         return [row for row in found if row["sampler_path"] not in gone]

@@ -1,7 +1,8 @@
 """Where a start begins: the newest row of main whose references are all alive, walking backwards.
 
-A row names the state of main and of every other trained policy. One that the service no longer has (pruned behind the run's back,
-or lost) takes the row out; rows passed over are reported, never repaired.
+A row names the state of main and of every other trained policy, and files of the run directory. One of them that is gone or damaged
+takes the row out, because only a whole row trains each position once: the row before it goes on exactly, without it the order would
+have to guess. Rows passed over are reported, never repaired. What cannot be read now, but may be later, ends the start instead.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.publish import read_json_lines
 from platoon.errors import ConfigError, Problem
-from platoon.train.checkpoints.saving import policy_file
+from platoon.train.checkpoints.rows import checkpoint_rows, policy_file
 from platoon.train.policy.spec import MAIN
 
 
@@ -28,48 +28,60 @@ class PolicyStart:
 
 
 @dataclass(frozen=True)
+class PassedOver:
+    """name: of the checkpoint."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class StartPoint:
-    """What a start goes on from. row: main's row, None in a fresh run. passed_over: names of newer rows that cannot be used."""
+    """What a start goes on from. row: main's row, None in a fresh run. passed_over: newer rows that cannot be used, and why."""
 
     step: int = 0
     rows_digest: str = ""
     row: Mapping[str, Any] | None = None
     policies: Mapping[str, PolicyStart] = field(default_factory=dict)
-    passed_over: tuple[str, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
 
     def of(self, policy: str) -> PolicyStart:
         return self.policies.get(policy, PolicyStart())
 
 
-def checkpoint_rows(run_dir: Path, policy: str = MAIN) -> list[dict[str, Any]]:
-    """Rows that a start could go on from, oldest first."""
-    return [row for row in read_json_lines(policy_file(run_dir, policy)) if row.get("state_path")]
-
-
 def next_start(rows: Sequence[Mapping[str, Any]]) -> int:
     """The number of the next start: one more than any row names."""
-    return 1 + max((int(row.get("start", 0)) for row in rows), default=0)
+    return 1 + max((row.get("start", 0) for row in rows), default=0)
 
 
 async def find_start_point(
-    run_dir: Path, trained: Sequence[str], alive: Callable[[str, str], Awaitable[bool]], fresh_digest: str
+    run_dir: Path,
+    trained: Sequence[str],
+    alive: Callable[[str, str], Awaitable[bool]],
+    lacks: Callable[[Mapping[str, Any]], Awaitable[str | None]],
+    fresh_digest: str,
 ) -> StartPoint:
     """The start point of a run whose trained policies are `trained`.
 
-    alive: asks whether a policy's service still has a state path. Raises ConfigError when there are rows and none can be used.
+    alive: asks whether a policy's service still has a state path. lacks: says what a row names in the run directory and is not
+    whole. Raises ConfigError when there are rows and none can be used.
     """
     rows = checkpoint_rows(run_dir)
-    passed_over: list[str] = []
+    passed_over: list[PassedOver] = []
     for row in reversed(rows):
         policies = _policies_of(row)
         known = all(policy in policies for policy in trained)
-        if known and all([await alive(policy, str(policies[policy].state_path)) for policy in trained]):
-            digest = str(row.get("rows_digest", ""))
-            return StartPoint(int(row["batch"]), digest, row, policies, tuple(passed_over))
-        passed_over.append(str(row["name"]))
-    if rows:
-        rule = f"none of its {len(rows)} checkpoints can be resumed: the training service lacks what they name, or cannot read it"
-        advice = "train under another run name, or bring the service's checkpoints back"
+        if not known or not all([await alive(policy, str(policies[policy].state_path)) for policy in trained]):
+            reason = "the training service no longer has it, or cannot read it"
+        elif (lacking := await lacks(row)) is not None:
+            reason = lacking
+        else:
+            return StartPoint(row["batch"], row["rows_digest"], row, policies, tuple(passed_over))
+        passed_over.append(PassedOver(row["name"], reason))
+    if passed_over:
+        newest = passed_over[0]
+        rule = f"none of its {len(rows)} checkpoints can be resumed; the newest, {newest.name}: {newest.reason}"
+        advice = "train under another run name, or bring back what the checkpoints name"
         raise ConfigError(Problem(rule, file=str(policy_file(run_dir, MAIN)), advice=advice))
     return StartPoint(rows_digest=fresh_digest)
 
@@ -81,6 +93,5 @@ def _policies_of(row: Mapping[str, Any]) -> dict[str, PolicyStart]:
 
 def _policy_start(entry: Mapping[str, Any], row: Mapping[str, Any]) -> PolicyStart:
     # Rows without counters imply one publication and one optimizer step per step of the run.
-    batch = int(row["batch"])
-    version, steps = int(entry.get("policy_version", batch)), int(entry.get("optimizer_steps", batch))
-    return PolicyStart(entry["state_path"], entry.get("sampler_path"), version, steps)
+    version, steps = entry.get("policy_version", row["batch"]), entry.get("optimizer_steps", row["batch"])
+    return PolicyStart(entry["state_path"], entry["sampler_path"], version, steps)

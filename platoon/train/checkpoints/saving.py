@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.publish import append_json_line
+from platoon.artifacts.row_log import append_json_line
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.participants import Participants, StateWriter
+from platoon.train.checkpoints.rows import policy_file
 from platoon.train.policy.policy import Policy, SavedWeights
 from platoon.train.policy.spec import MAIN
 from platoon.train.policy.waits import together
 
-CHECKPOINTS_FILE = "checkpoints.jsonl"
 FINAL = "final"
 
 
@@ -73,11 +73,6 @@ class Counters:
     rows_digest: str
     versions: Mapping[str, int]
     epoch: int | None = None
-
-
-def policy_file(run_dir: Path, policy: str) -> Path:
-    """The row log of one policy; main's is the run's."""
-    return run_dir / CHECKPOINTS_FILE if policy == MAIN else run_dir / "policies" / policy / CHECKPOINTS_FILE
 
 
 class Committer:

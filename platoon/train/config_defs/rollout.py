@@ -13,12 +13,16 @@ from platoon.train.config_defs.values import AtLeastOne, AtLeastZero, PositiveSe
 
 
 class InferenceParams(ConfigModel):
-    """How calls sample; null takes the gateway's default (1.0, 1.0, -1, 4096)."""
+    """How calls sample."""
 
     temperature: AtLeastZero | None = None
+    """sampling temperature, 0 for the likeliest token; unset, 1.0"""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    """samples among the likeliest tokens of this probability together; unset, 1.0"""
     top_k: Annotated[int, Field(ge=-1)] | None = None
+    """samples among so many likeliest tokens, -1 for all; unset, -1"""
     max_completion_tokens: AtLeastOne | None = None
+    """longest reply in tokens, cut to what the context window leaves; unset, 4096"""
 
     def settings(self) -> SamplingSettings:
         given = {
@@ -31,12 +35,16 @@ class InferenceParams(ConfigModel):
 
 
 class RolloutConfig(ConfigModel):
-    """One rollout. max_steps: model calls of the root. timeout: seconds from start to grade, null for no bound."""
+    """One rollout."""
 
     max_steps: AtLeastOne | None = None
+    """model calls of the root agent; unset, no bound of the run's"""
     timeout: PositiveSeconds | None = None
+    """seconds from the start of a rollout to its grade; unset, no bound"""
     inference_params: InferenceParams = InferenceParams()
+    """how calls sample"""
     sampling_precedence: Literal["request", "config"] = "request"
+    """whether a call's own sampling settings win over these (`request`) or these over a call's (`config`)"""
     verbose: Annotated[Any, Only(True), OMIT] = True
     step_timeout: Annotated[Any, Only(300), OMIT] = 300
     output_dir: Annotated[Any, Only(None, "rollouts are stored in the run directory"), OMIT] = None
@@ -48,16 +56,24 @@ class RolloutConfig(ConfigModel):
 
 
 class WorkflowConfig(ConfigModel):
-    """`train.workflow_config`: one group of rollouts and what its rows are worth."""
+    """One group of rollouts and what its rows are worth."""
 
     group_size: AtLeastOne = 8
+    """rollouts of one task in a group"""
     rollout_config: RolloutConfig = RolloutConfig()
+    """settings of one rollout"""
     leave_one_out_baseline: bool = False
+    """whether a member's baseline is the mean of the other members alone"""
     filter_errors: bool = True
+    """whether actions of calls that reported an error get no positive advantage"""
     filter_zero_advantage_datums: bool = True
+    """whether rows without any advantage are left out, where the loss allows"""
     straggler_timeout_seconds: PositiveSeconds | None = None
+    """seconds that the rest of a group gets once `straggler_quorum` members have ended, then it is cancelled; unset, nobody is"""
     straggler_quorum: AtLeastOne | None = None
+    """members that must have ended before the rest counts as stragglers; needs a timeout; unset, all but one"""
     min_successful_group_size: AtLeastOne = 1
+    """members with a reward that a group needs to train"""
     rollout_isolation: Annotated[Any, Only("inprocess"), OMIT] = "inprocess"
     depth_level_weighting: Annotated[Any, Only(False), OMIT] = False
     depth_level_discount_gamma: Annotated[Any, Only(None), OMIT] = None
@@ -80,24 +96,36 @@ class WorkflowConfig(ConfigModel):
 
 
 class RolloutLayer(ConfigModel):
-    """What an entry or an evaluation lays over `rollout_config`; null keeps the value below."""
+    """One rollout, laid over the settings below; null keeps their value."""
 
     max_steps: AtLeastOne | None = None
+    """model calls of the root agent; unset, the layer below"""
     timeout: PositiveSeconds | None = None
+    """seconds from the start of a rollout to its grade; unset, the layer below"""
     inference_params: InferenceParams = InferenceParams()
+    """how calls sample"""
     sampling_precedence: Literal["request", "config"] | None = None
+    """whether a call's own sampling settings win over these (`request`) or these over a call's (`config`); unset, the layer
+    below"""
 
 
 class WorkflowLayer(ConfigModel):
-    """What an entry lays over `workflow_config`: keys of a group, none of a step; null keeps the value below."""
+    """Keys of a group, laid over `train.workflow_config`; null keeps the run's value."""
 
     group_size: AtLeastOne | None = None
+    """rollouts of one task in a group; unset, the run's"""
     rollout_config: RolloutLayer = RolloutLayer()
+    """settings of one rollout"""
     leave_one_out_baseline: bool | None = None
+    """whether a member's baseline is the mean of the other members alone; unset, the run's"""
     filter_errors: bool | None = None
+    """whether actions of calls that reported an error get no positive advantage; unset, the run's"""
     straggler_timeout_seconds: PositiveSeconds | None = None
+    """seconds that the rest of a group gets once `straggler_quorum` members have ended, then it is cancelled; unset, the run's"""
     straggler_quorum: AtLeastOne | None = None
+    """members that must have ended before the rest counts as stragglers; needs a timeout; unset, the run's"""
     min_successful_group_size: AtLeastOne | None = None
+    """members with a reward that a group needs to train; unset, the run's"""
 
 
 def overlay(base: ConfigModel, layer: ConfigModel) -> dict[str, Any]:

@@ -29,22 +29,36 @@ SAMPLE_TIMEOUT_S = 600.0
 
 
 class RunConfig(ConfigModel):
-    """A training configuration. trainer_options are read by the trainer named; `seed` and `deterministic` by the whole run."""
+    """A training configuration."""
 
     train: TrainConfig
+    """the policy `main` and the steps of the run"""
     trainer: Literal["rl", "sft"] = "rl"
+    """`rl` learns from rewards of rollouts, `sft` from conversations"""
     trainer_options: dict[str, Any] = Field(default_factory=dict)
+    """of `sft`: `data`, one or several files of conversations (JSON lines), and `max_length`, tokens a conversation is cut to"""
     log_path: str | None = None
+    """root of run directories; where it and the site's `runs` are set, `--run` takes the site's"""
     tinker_base_url: str | None = None
+    """training service, `local` for an embedded one; unset, `TINKER_BASE_URL`, else the hosted service"""
     environments: list[EnvironmentConfig] = Field(default_factory=list)
+    """what the run plays; several entries are a mixture; `sft` needs none"""
     policies: dict[PolicyId, PolicyConfig] = Field(default_factory=dict)
+    """policies beside `main`, by id; unset keys take the values of `train`"""
     agents: AgentsConfig = AgentsConfig()
+    """which policy the root agent samples, and which each role does"""
     checkpoint: CheckpointConfig = CheckpointConfig()
+    """when the run is saved, and what it starts from"""
     eval: TrainingEvalConfig = TrainingEvalConfig()
+    """evaluations during training are not in this version: name one in the recipe, or run `platoon eval`"""
     stats: StatsConfig = StatsConfig()
+    """names of a run that is started by hand, without `--run`"""
     watchdog: WatchdogConfig = WatchdogConfig()
+    """ends a process that no longer moves"""
     seed: Count = 0
+    """order of the tasks and first weights; with `deterministic` every sample too"""
     deterministic: bool = False
+    """the same rows at every repetition, to the byte; needs `train.max_staleness: 0`"""
 
     def checks(self) -> Iterator[Problem]:
         """Every broken rule between keys; run on load and again when training starts."""

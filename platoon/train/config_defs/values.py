@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -14,5 +14,21 @@ Count = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 # Policy ids and role names also name files and metric prefixes.
 PolicyId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+
+# Each is a task of one event loop.
+Concurrency = Annotated[int, Field(ge=1, le=65536)]
+MOST_NAME_CHARACTERS = 128
+
+
+def _directory_name(name: str) -> str:
+    whole = name.isprintable() and name == name.strip() and not name.startswith(".") and "/" not in name
+    if not (whole and 0 < len(name) <= MOST_NAME_CHARACTERS and len(name.encode()) <= 255):
+        rule = "must be a name of 1 to 128 printable characters (255 bytes), without '/', not begun with '.', no blanks around it"
+        raise ValueError(rule)
+    return name
+
+
+# Becomes a directory.
+DirectoryName = Annotated[str, AfterValidator(_directory_name)]
 
 MAIN = "main"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from platoon.errors import PlatoonError
-from platoon.train.checkpoints.dispatch_state import DispatchState, KeptGroup, OutstandingDraw
+from platoon.train.checkpoints.dispatch_state import DispatchState, KeptGroup, LostState, OutstandingDraw
 from platoon.train.checkpoints.kept_groups import GroupStore, StoredGroup
 from platoon.train.dataset_order.order import Order
 from platoon.train.dispatch.dispatcher import Dispatcher, DispatchSettings, RunGroup
@@ -141,7 +141,10 @@ class DispatchedRollouts:
         self._named |= before.digests
         self.records.restore(before.records)
         for kept in before.kept:
-            output = from_stored(self._store.load(kept.digest))
+            try:
+                output = from_stored(self._store.load(kept.digest))
+            except (KeyError, TypeError, ValueError) as error:
+                raise LostState(f"stored group {kept.digest}: {type(error).__name__}: {error}") from error
             self.ledger.enter_settled(SettledGroup(_draw(kept.draw), output, kept.digest))
         for draw in before.outstanding:
             self.dispatcher.reissue(_draw(draw))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from platoon.artifacts.canonical import canonical_digest
+from platoon.train.checkpoints.dispatch_files import GROUPS_DIR
 from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.rollout import WorkflowConfig, effective
@@ -26,7 +27,6 @@ from platoon.train.workflow.protocol import GroupRequest, GroupSettings, RunMemb
 
 log = logging.getLogger(__name__)
 
-GROUPS_DIR = Path("tasks") / "groups"
 # A rollout with a limit of its own gets this on top for setting up and grading; one without may take a day.
 MEMBER_GRACE_S = 900.0
 UNBOUNDED_MEMBER_S = 86400.0

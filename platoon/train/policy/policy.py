@@ -7,12 +7,15 @@ it in: calls in flight end on the old one, the next call takes the new one.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from platoon.errors import ServiceError
 from platoon.sampling.context_window import ASK_TIMEOUT_S, with_service_window
 from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.service_errors import missing_checkpoint
 from platoon.sampling.swappable import SwappableSampler
 from platoon.train.policy.learner import Learner, Timeouts
 from platoon.train.policy.service import Retries, ServiceAddress, ServiceFactory, open_session, open_training_client
@@ -87,9 +90,10 @@ class Policy:
 
     async def open(self, state_path: str | None, timeouts: Timeouts, stop: asyncio.Event, *, fail_closed: bool) -> None:
         """Opens the training client: a checkpoint of this run, or what the spec starts from."""
-        self._training = await open_training_client(
-            self._service, self.spec, state_path, waits=self._waits, stop=stop, retries=Retries()
-        )
+        with self._begins_with(self.spec.load_checkpoint_path if state_path is None else None):
+            self._training = await open_training_client(
+                self._service, self.spec, state_path, waits=self._waits, stop=stop, retries=Retries()
+            )
         self._learner = Learner(
             self.spec, self._training, self._factory, self._waits, timeouts, place=self.place, fail_closed=fail_closed
         )
@@ -117,7 +121,17 @@ class Policy:
         """Serves a frozen policy: the weights its spec names, else its base model; version 0 for good."""
         path = self.spec.load_checkpoint_path
         chosen = {"model_path": path} if path else {"base_model": self.spec.model.model_name}
-        await self._swap(self._service.create_sampling_client(**chosen), 0)
+        with self._begins_with(path):
+            await self._swap(self._service.create_sampling_client(**chosen), 0)
+
+    @contextmanager
+    def _begins_with(self, path: str | None) -> Iterator[None]:
+        """Tells weights that the service does not have from its other failures. path: None for weights of this run."""
+        try:
+            yield
+        except ServiceError as error:
+            missing = missing_checkpoint(error.__cause__, path, self.address.base_url, self.address.state_dir)
+            raise missing or error from error.__cause__
 
     async def _swap(self, pending: Any, version: int) -> None:
         client = await self._waits.on(pending, timeout_s=SAVE_TIMEOUT_S, what=f"a sampler of {self.place}")

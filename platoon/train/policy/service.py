@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from platoon.errors import PlatoonError, ServiceError
@@ -29,10 +30,11 @@ ASK_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ServiceAddress:
-    """base_url None: what the SDK takes from its environment. api_key None: likewise."""
+    """base_url None: what the SDK takes from its environment. api_key None: likewise. state_dir: of an embedded service."""
 
     base_url: str | None = None
     api_key: str | None = None
+    state_dir: Path | None = None
 
     def __str__(self) -> str:
         return self.base_url or "the default address"

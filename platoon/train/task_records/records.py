@@ -6,12 +6,15 @@ counts as an attempt when its root was measured, and as a pass when its reward r
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from platoon.train.task_records.fates import Fate, Verdict
+
+log = logging.getLogger(__name__)
 
 HISTORY = 8
 FORMAT = 1
@@ -110,17 +113,11 @@ class TaskRecords:
 
     def restore(self, value: Mapping[str, Any]) -> None:
         """Takes up a capture; what is no capture of this format leaves the records empty, since statistics never stop training."""
-        if value.get("format") != FORMAT:
-            return
-        for task, row in value["tasks"].items():
-            self._records[task] = TaskRecord(
-                int(row["groups"]),
-                int(row["attempts"]),
-                int(row["passes"]),
-                Counter(row["kinds"]),
-                Counter(row["fates"]),
-                [list(item) for item in row["history"]],
-            )
+        try:
+            if value["format"] == FORMAT:
+                self._records = {task: _record(row) for task, row in value["tasks"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("the statistics of tasks begin anew: %s: %s", type(error).__name__, error)
 
     def stale_by_task(self, tasks: Iterable[str] | None = None) -> dict[str, int]:
         """How many draws of each task ended stale, for the tasks that have any."""
@@ -130,3 +127,14 @@ class TaskRecords:
 
     def _record(self, task: str) -> TaskRecord:
         return self._records.setdefault(task, TaskRecord())
+
+
+def _record(row: Mapping[str, Any]) -> TaskRecord:
+    return TaskRecord(
+        int(row["groups"]),
+        int(row["attempts"]),
+        int(row["passes"]),
+        Counter(row["kinds"]),
+        Counter(row["fates"]),
+        [list(item) for item in row["history"]],
+    )

@@ -7,41 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import platoon
-from platoon.artifacts.publish import read_json_lines
 from platoon.errors import IdentityError, PlatoonError, Problem
-from platoon.train.checkpoints.pruning import DELETED_FILE
-from platoon.train.checkpoints.resume import checkpoint_rows
-from platoon.train.checkpoints.saving import policy_file
+from platoon.train.checkpoints.rows import checkpoint_rows, deleted_paths, policy_file
 from platoon.train.policy.spec import MAIN
 from platoon.train.run_directory.identity import own_run_advice
-from platoon.train.trainer.metrics_log import FILE
+from platoon.train.trainer.metrics_log import COMPONENTS, CURVE, TIMES, read_metrics
 
-# Metric name -> place in a row of the curve.
-CURVE: dict[str, tuple[str, ...]] = {
-    "train/reward": ("reward",),
-    "train/loss": ("loss",),
-    "train/rollouts": ("rollouts",),
-    "train/staleness/mean": ("staleness", "mean"),
-    "train/staleness/max": ("staleness", "max"),
-    "train/batch/stale_datums": ("staleness", "stale_rows"),
-    "time/waiting": ("seconds", "wait"),
-    "time/rollouts": ("seconds", "rollouts"),
-    "time/train": ("seconds", "train"),
-    "time/publish": ("seconds", "publish"),
-    "time/save": ("seconds", "save"),
-    "train/tokens/prompt": ("tokens", "prompt"),
-    "train/tokens/completion": ("tokens", "completion"),
-    "train/tokens/trained": ("tokens", "trained"),
-    "train/trained_tokens": ("tokens", "trained"),
-    "rows_digest": ("rows_digest",),
-}
-COMPONENTS = "train/reward/"
 PATHS = ("state_path", "sampler_path")
 
 
 def finished_row(run_dir: Path, planned_steps: int) -> dict[str, Any] | None:
     """The newest checkpoint row of exactly so many steps whose weights were not pruned; None when there is none."""
-    gone = {entry.get("path") for entry in read_json_lines(run_dir / DELETED_FILE)}
+    gone = deleted_paths(run_dir)
     exact = [row for row in checkpoint_rows(run_dir) if row["batch"] == planned_steps and not gone & _paths(row)]
     return exact[-1] if exact else None
 
@@ -49,7 +26,7 @@ def finished_row(run_dir: Path, planned_steps: int) -> dict[str, Any] | None:
 def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str) -> None:
     """Raises IdentityError for a plan shorter than what the run has trained. key: of the setting that bounds the plan."""
     rows = checkpoint_rows(run_dir)
-    trained = int(rows[-1]["batch"]) if rows else 0
+    trained = rows[-1]["batch"] if rows else 0
     if trained <= planned_steps:
         return
     raise IdentityError(
@@ -65,12 +42,17 @@ def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str)
 
 def refuse_unmeasured(run: str, run_dir: Path, row: Mapping[str, Any]) -> None:
     """Raises PlatoonError for a row up to which no rollout was measured, by the metrics: its weights are those it began with."""
-    steps = [step for step in read_json_lines(run_dir / FILE) if step["step"] <= row["batch"]]
+    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
     if steps and not any("train/reward" in step for step in steps):
         text = (
             f"run {run}: not one rollout of its {row['batch']} steps was measured, so nothing was trained and there is no receipt"
         )
         raise PlatoonError(f"{text}; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}")
+
+
+def _weights(entry: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a policy's entry in a row names."""
+    return {**{key: entry[key] for key in PATHS}, "policy_version": entry.get("policy_version", row["batch"])}
 
 
 def _paths(row: Mapping[str, Any]) -> set[str]:
@@ -79,22 +61,29 @@ def _paths(row: Mapping[str, Any]) -> set[str]:
 
 def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """facts: what the configuration says: `trainer`, `identity`, `inputs`, `parent`, `seed`."""
-    steps = [step for step in read_json_lines(run_dir / FILE) if step["step"] <= row["batch"]]
+    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
     curve = [_point(step) for step in steps]
-    checkpoint = {key: row[key] for key in ("name", "state_path", "sampler_path", "policy_version")}
+    checkpoint = {"name": row["name"], **_weights(row, row)}
     return {
         **facts,
         "run": run,
         "steps": row["batch"],
         "checkpoint": {**checkpoint, "step": row["batch"], "weights": row["rows_digest"]},
-        "policies": {
-            policy: {key: entry[key] for key in ("state_path", "sampler_path", "policy_version")}
-            for policy, entry in row.get("policies", {}).items()
-        },
+        "policies": {policy: _weights(entry, row) for policy, entry in row.get("policies", {}).items()},
         "platoon": platoon.__version__,
         "figures": _figures(curve, steps),
         "curve": curve,
     }
+
+
+def told_figures(run_dir: Path, row: Mapping[str, Any]) -> str:
+    """Where the run began and ended, for a person: its reward, else its loss; empty for a run of neither."""
+    steps = [step for step in read_json_lines(run_dir / FILE) if step["step"] <= row["batch"]]
+    for name, metric in (("reward", "train/reward"), ("loss", "train/loss")):
+        values = [step[metric] for step in steps if metric in step]
+        if values:
+            return f"{name} {values[0]:.4g} at the first step, {values[-1]:.4g} at the last"
+    return ""
 
 
 def _point(step: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +107,5 @@ def _figures(curve: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, An
         names = sorted({name for point in curve for name in point.get(group, {})})
         figures[group] = {name: sum(point.get(group, {}).get(name, 0) for point in curve) for name in names}
     if steps:
-        figures["seconds"]["total"] = sum(
-            step.get(name, 0.0) for step in steps for name in ("time/step", "time/save", "time/publish")
-        )
+        figures["seconds"]["total"] = sum(step.get(name, 0.0) for step in steps for name in TIMES)
     return figures

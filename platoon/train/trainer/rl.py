@@ -13,7 +13,7 @@ from typing import Protocol
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
 from platoon.train.checkpoints.kept_groups import GroupStore
-from platoon.train.checkpoints.resume import checkpoint_rows
+from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.dataset_order.order import total_steps
 from platoon.train.dispatch.setup import planned_steps, run_order
@@ -91,8 +91,9 @@ class RlTrainer(TrainerBase):
         assert self._rollouts is not None
         source = self._rollouts.source
         specs = run.settings.specs
+        reward = ""
         while run.steps_left and not run.stop.asked:
-            place = f"step {run.step + 1} of {self.planned_steps()}"
+            place = f"step {run.step + 1} of {self.planned_steps()}{reward}"
             trained = {policy.id: policy for policy in run.trained}
             step = TrainStep(source, trained, self._settings, run.waits, partial(_tell, run, place))
             try:
@@ -106,6 +107,8 @@ class RlTrainer(TrainerBase):
             source.committed(result.fates)
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
+            if "train/reward" in metrics:
+                reward = f", last reward {metrics['train/reward']:.3f}"
 
     def has_unsaved_work(self) -> bool:
         """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""

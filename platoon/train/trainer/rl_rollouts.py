@@ -10,13 +10,14 @@ from platoon.episodes.result import RolloutResult
 from platoon.gateway.service import ModelGateway
 from platoon.sampling.policy import PolicyRuntime
 from platoon.sampling.renderer import Renderer
+from platoon.train.checkpoints.dispatch_files import GROUPS_DIR
 from platoon.train.checkpoints.kept_groups import GroupStore
 from platoon.train.components.entries import EntryTasks
 from platoon.train.components.player import Player, rollout_settings, route_of
 from platoon.train.config_defs.rollout import effective
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.dispatch.run_source import DispatchedRollouts
-from platoon.train.dispatch.setup import GROUPS_DIR, EntryRuntime, build_source
+from platoon.train.dispatch.setup import EntryRuntime, build_source
 from platoon.train.trainer.api import Run
 from platoon.train.trainer.renderers import renderer_of
 from platoon.train.workflow.protocol import MemberRequest

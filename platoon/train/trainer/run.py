@@ -16,10 +16,12 @@ from typing import Any
 from platoon.host.console import Console
 from platoon.train.checkpoints.participants import Participants
 from platoon.train.checkpoints.pruning import Pruner
-from platoon.train.checkpoints.resume import StartPoint, checkpoint_rows, find_start_point, next_start
+from platoon.train.checkpoints.resume import StartPoint, find_start_point, next_start
+from platoon.train.checkpoints.rows import checkpoint_rows, policy_file
 from platoon.train.checkpoints.saving import FINAL, Committer, Counters, interrupted_name, recovery_name
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import DamagedCheckpointError, ServiceFactory, checkpoint_exists
+from platoon.train.policy.spec import MAIN
 from platoon.train.policy.waits import Waits, together
 from platoon.train.run_directory.provenance import add_provenance, provenance, write_provenance
 from platoon.train.trainer.api import Trainer
@@ -151,24 +153,28 @@ class TrainerRun:
         await policy.close("success" if self.ended else "errored")
 
     async def _find_start(self) -> None:
-        self.start = next_start(checkpoint_rows(self.settings.run_dir))
+        run_dir = self.settings.run_dir
+        self.start = next_start(checkpoint_rows(run_dir))
 
         async def alive(policy: str, path: str) -> bool:
             return path not in self._damaged and await checkpoint_exists(
                 self.factory, self.settings.addresses[policy], path, self.waits
             )
 
+        async def lacks(row: Mapping[str, Any]) -> str | None:
+            return await asyncio.to_thread(self.participants.lacks, row)
+
         trained = [policy.id for policy in self.trained]
-        self.start_point = point = await find_start_point(self.settings.run_dir, trained, alive, self.settings.identity_digest)
+        self.start_point = point = await find_start_point(run_dir, trained, alive, lacks, self.settings.identity_digest)
         self.step, self.rows_digest = point.step, point.rows_digest
-        write_provenance(self.settings.run_dir, provenance(self.start))
+        write_provenance(run_dir, provenance(self.start))
+        for reason in dict.fromkeys(passed.reason for passed in point.passed_over):
+            names = ", ".join(passed.name for passed in point.passed_over if passed.reason == reason)
+            self.console.say(f"warning: checkpoints passed over: {names}: {reason}")
         if point.passed_over:
-            self.console.say(
-                f"checkpoints passed over, the service no longer has them or cannot read them: {', '.join(point.passed_over)}"
-            )
-            add_provenance(self.settings.run_dir, "policies_restore", list(point.passed_over))
+            add_provenance(run_dir, "policies_restore", [passed.name for passed in point.passed_over])
         if point.row is not None:
-            self.participants.check(point.row, str(self.settings.run_dir / "checkpoints.jsonl"))
+            self.participants.check(point.row, str(policy_file(run_dir, MAIN)))
             self.console.say(f"start {self.start}: going on after step {self.step}, from checkpoint {point.row['name']}")
         self.metrics.begin(self.step)
 

@@ -41,10 +41,12 @@ LOSS = LossSettings("cross_entropy", {})
 
 
 class SftOptions(ConfigModel):
-    """`trainer_options` of sft. data: JSON-lines files. max_length: tokens of a conversation, cut from the right."""
+    """`trainer_options` of sft."""
 
     data: str | list[str] = Field(min_length=1)
+    """one or several files of conversations, a JSON object with `messages` a line"""
     max_length: int | None = Field(default=None, ge=2)
+    """tokens a conversation is cut to, from the right; unset, none is"""
 
     @property
     def paths(self) -> list[str]:
@@ -94,11 +96,14 @@ class SftTrainer(TrainerBase):
     async def run_steps(self, run: Run) -> None:
         train = self._config.train
         todo = batches(len(self._rendered), train.batch_size, self.planned_steps(), self._config.seed, run.step)
+        loss = ""
         for epoch, indices in todo:
             if run.stop.asked:
                 return
-            run.tell("training", f"step {run.step + 1} of {self.planned_steps()}")
-            await run.end_step(await self._step(run, epoch, indices), sampled=False)
+            run.tell("training", f"step {run.step + 1} of {self.planned_steps()}{loss}")
+            result = await self._step(run, epoch, indices)
+            await run.end_step(result, sampled=False)
+            loss = f", last loss {result.metrics['train/loss']:.4g}"
 
     async def _step(self, run: Run, epoch: int, indices: Sequence[int]) -> StepResult:
         batch = [self._rendered[index] for index in indices]

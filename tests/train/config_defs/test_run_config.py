@@ -34,6 +34,10 @@ def build(tmp_path: Path, changes: dict[str, Any]) -> RunConfig:
     return load_model(RunConfig, path)
 
 
+STATS_NAMES = ("experiment_name", "trial_name")
+NO_NAMES = ("", ".", "..", ".hidden", "a/b", "/a", "a\nb", "a\x1b[31m", " a", "a ", "x" * 129, "é" * 128, "\u202e")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -41,6 +45,9 @@ def build(tmp_path: Path, changes: dict[str, Any]) -> RunConfig:
         ({"train.num_minibatches": 3}, "train.num_minibatches: must divide train.batch_size 4"),
         ({"train.num_minibatches": 2, "train.num_microbatches": 4}, "must divide the 2 groups of a minibatch"),
         ({"train.max_concurrent_rollouts": 4}, "train.max_concurrent_rollouts: holds no group of entry 'default'"),
+        ({"train.max_concurrent_rollouts": 65537}, "train.max_concurrent_rollouts: must be at most 65536, got 65537"),
+        ({"train.max_concurrent_rollouts": 10**15}, "train.max_concurrent_rollouts: must be at most 65536, got 1000"),
+        *(({f"stats.{key}": name}, f"stats.{key}: must be a name of 1 to 128") for key in STATS_NAMES for name in NO_NAMES),
         ({"train.loss_fn": "reinforce"}, "train.loss_fn: must be one of cispo"),
         (
             {"train.loss_fn": "ppo", "train.loss_fn_config": {"foo": 1}},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from platoon.errors import ConfigError, ServiceError
 from platoon.sampling.model_spec import ModelSpec
 from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
+from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import (
     DamagedCheckpointError,
@@ -69,8 +72,6 @@ def test_retries_end_with_their_time() -> None:
 @pytest.mark.parametrize(("with_optimizer", "operation"), [(False, ""), (True, "_with_optimizer")])
 def test_u82_the_optimizer_is_asked_for_by_name(with_optimizer: bool, operation: str) -> None:
     """A new run takes weights alone unless it says otherwise; a resume always takes both."""
-    from dataclasses import replace
-
     spec = replace(SPEC, load_checkpoint_path="tinker://x/weights/a", load_optimizer_state=with_optimizer)
     with pytest.raises(ServiceError, match="no checkpoint"):
         opened([], spec)
@@ -88,6 +89,20 @@ def test_u82_the_optimizer_is_asked_for_by_name(with_optimizer: bool, operation:
     asyncio.run(run(None))
     asyncio.run(run("tinker://run/weights/b"))
     assert calls == [f"create_training_client_from_state{operation}", "create_training_client_from_state_with_optimizer"]
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_weights_to_begin_with_that_are_gone_are_named(trainable: bool) -> None:
+    spec = replace(SPEC, load_checkpoint_path="tinker://x/weights/a", trainable=trainable)
+    address = ServiceAddress(state_dir=Path("runs/.tinker"))
+    policy = Policy(spec, address, FakeFactory({None: FakeTinkerService()}), Waits(), sampled=True)
+
+    async def run() -> None:
+        await policy.connect()
+        await (policy.open(None, Timeouts(5, 5), asyncio.Event(), fail_closed=True) if trainable else policy.publish_frozen())
+
+    with pytest.raises(ConfigError, match=r"runs/.tinker: there is no checkpoint tinker://x/weights/a here \(name the site"):
+        asyncio.run(run())
 
 
 def test_a_checkpoint_that_is_gone_is_told_from_a_service_that_does_not_answer() -> None:

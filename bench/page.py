@@ -1,0 +1,50 @@
+"""The reference page of the benchmarks, and the table that the command prints."""
+
+from __future__ import annotations
+
+from bench.measure import Row
+
+HEAD = """# Benchmarks
+
+Made by `make bench`. What makes the numbers wrong: a machine that does other work meanwhile (ours and its peers take turns, so
+ratios move less than times); sizes far from the ones given; a cold cache (everything here is warm); another file system, processor
+or version. Only ratios are claimed: ours to the peer, medians of five turns, in CPU time with children unless the limit says wall.
+A floor does a part of the work and nothing else. Peak is what one call adds to a fresh process.
+"""
+
+
+def page(rows: list[Row]) -> str:
+    lines = [HEAD, *table(rows)]
+    versions = {name: version for row in rows for name, version in row["versions"].items()}
+    lines += ["", ", ".join(f"{name} {version}" for name, version in versions.items()) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def table(rows: list[Row]) -> list[str]:
+    lines = [
+        "| kernel | data | ours, CPU ms | wall ms | peak, MiB | peer | peer, CPU ms | ratio | limit |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    shown = ""
+    for row in rows:
+        case = f"{row['kernel']} | {row['data']} | {row['ours_cpu_ms']:.2f} | {row['ours_wall_ms']:.2f} | {peak(row)}"
+        lines.append(f"| {case if case != shown else ' | | | |'} | {row['peer']} | {number(row['peer_cpu_ms'])} | {outcome(row)} |")
+        shown = case
+    return lines
+
+
+def peak(row: Row) -> str:
+    limit = row["peak_limit_mb"]
+    return f"{row['peak_mb']:.1f}" + (f" of {limit:g}" if limit is not None else "")
+
+
+def outcome(row: Row) -> str:
+    """The ratio and its limit."""
+    limit = "" if row["limit"] is None else f"{row['limit']:.3g}{' wall' if row['by'] == 'wall' else ''}"
+    if row["missing"]:
+        return f"{row['missing']} | {limit}"
+    return f"{number(row['ratio'])} | {limit}{'' if row['holds'] else ' (missed)'}"
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

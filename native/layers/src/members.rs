@@ -1,0 +1,448 @@
+//! The members of one layer, streamed, and the digests that vouch for them.
+
+use std::path::PathBuf;
+
+use crate::compression::other_format;
+use crate::error::shown;
+use crate::header;
+use crate::owners::MAX_ID;
+use crate::pax::{Override, Records};
+use crate::raw::Raw;
+use crate::window::{Block, Window};
+use crate::{Compression, Fault, Kind, LayersError, Limits, Member};
+
+/// A layer and what is known of it. Digests are `sha256:` and 64 lower-case hex digits.
+#[derive(Debug, Clone, Default)]
+pub struct Layer {
+    pub path: PathBuf,
+    pub media_type: Option<String>,
+    pub size_bytes: Option<u64>,
+    /// Of the file as it is stored.
+    pub digest: Option<String>,
+    /// Of the decompressed tar.
+    pub diff_id: Option<String>,
+}
+
+impl Layer {
+    /// A file of which nothing else is known.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), ..Self::default() }
+    }
+}
+
+/// Streams the members of a layer. After [`Members::next`] gave `None` the layer has been read to its end and all that was expected
+/// of it holds; until then nothing vouches for the members.
+pub struct Members<'a> {
+    window: Window<'a>,
+    layer: Layer,
+    limits: Limits,
+    global: Records,
+    pending: Pending,
+    /// Data of the last member that is still to be passed.
+    data_bytes: u64,
+    name: Vec<u8>,
+    link: Vec<u8>,
+    scratch: Vec<u8>,
+    offset: u64,
+    state: State,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Reading,
+    Ended,
+    Failed,
+}
+
+/// Extended headers that wait for their member.
+#[derive(Default)]
+struct Pending {
+    records: Option<Records>,
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    offset: Option<u64>,
+}
+
+/// What a header says but for the names.
+struct Found {
+    kind: Kind,
+    uid: u32,
+    gid: u32,
+    size_bytes: u64,
+}
+
+impl<'a> Members<'a> {
+    pub fn open(layer: &Layer, limits: &Limits) -> Result<Self, LayersError> {
+        Self::new(Raw::open(&layer.path)?, layer, limits)
+    }
+
+    /// Reads bytes in memory; the layer's path names them in errors.
+    pub fn of_bytes(layer: &Layer, bytes: &'a [u8], limits: &Limits) -> Result<Self, LayersError> {
+        Self::new(Raw::of_bytes(&layer.path, bytes), layer, limits)
+    }
+
+    fn new(raw: Raw<'a>, layer: &Layer, limits: &Limits) -> Result<Self, LayersError> {
+        if let Some(expected) = layer.size_bytes.filter(|&size_bytes| size_bytes != raw.size_bytes()) {
+            return Err(LayersError::Size { path: layer.path.clone(), got: raw.size_bytes(), expected });
+        }
+        for digest in [&layer.digest, &layer.diff_id].into_iter().flatten() {
+            check_digest(layer, digest)?;
+        }
+        let mut window = Window::new(raw, limits.tar_bytes)?;
+        let compression = window.compression();
+        if let Some(media_type) = &layer.media_type {
+            compression.check(&layer.path, media_type)?;
+        }
+        let is_plain = compression == Compression::None;
+        if layer.digest.is_some() || is_plain && layer.diff_id.is_some() {
+            window.raw().hash();
+        }
+        if layer.diff_id.is_some() && !is_plain {
+            window.hash();
+        }
+        Ok(Self {
+            window,
+            layer: layer.clone(),
+            limits: limits.clone(),
+            global: Records::default(),
+            pending: Pending::default(),
+            data_bytes: 0,
+            name: Vec::new(),
+            link: Vec::new(),
+            scratch: Vec::new(),
+            offset: 0,
+            state: State::Reading,
+        })
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.layer.path
+    }
+
+    pub fn compression(&self) -> Compression {
+        self.window.compression()
+    }
+
+    /// The next member; `None` at the end, when all that was expected of the layer holds.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a member borrows from the reader, which an iterator's items cannot"
+    )]
+    pub fn next(&mut self) -> Result<Option<Member<'_>>, LayersError> {
+        match self.state {
+            State::Reading => {}
+            State::Ended => return Ok(None),
+            State::Failed => {
+                let (path, what) = (self.layer.path.clone(), "what follows an error".into());
+                return Err(LayersError::Unsupported { path, what });
+            }
+        }
+        let found = self.advance().map_err(|error| self.blame(error))?;
+        let Some(Found { kind, uid, gid, size_bytes }) = found else {
+            self.state = State::Failed;
+            self.verify()?;
+            self.state = State::Ended;
+            return Ok(None);
+        };
+        Ok(Some(Member { kind, name: &self.name, link: &self.link, uid, gid, size_bytes, offset: self.offset }))
+    }
+
+    fn advance(&mut self) -> Result<Option<Found>, LayersError> {
+        if let Err(error) = self.window.skip(self.data_bytes, "data") {
+            return Err(name_entry(error, &self.name));
+        }
+        self.data_bytes = 0;
+        loop {
+            let offset = self.window.offset();
+            let block: Block = match self.window.block() {
+                Ok(Some(block)) => *block,
+                Ok(None) => return self.end_of_file(offset).map(|()| None),
+                Err(error) => return Err(unless_other_format(offset, &self.window, error)),
+            };
+            if header::is_zero(&block) {
+                return self.end_of_archive(offset).map(|()| None);
+            }
+            if let Err(fault) = header::check(&block) {
+                let error = LayersError::Tar { path: self.layer.path.clone(), offset, fault };
+                return Err(unless_other_format(offset, &self.window, error));
+            }
+            header::read_name(&block, &mut self.name);
+            self.offset = *self.pending.offset.get_or_insert(offset);
+            match self.take_header(&block) {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                Err(Problem::Fault(fault)) => return Err(self.entry_error(offset, fault)),
+                Err(Problem::Error(error)) => return Err(name_entry(error, &self.name)),
+            }
+        }
+    }
+
+    /// One header: of a member, or of what describes the next one.
+    fn take_header(&mut self, block: &Block) -> Result<Option<Found>, Problem> {
+        match header::typeflag(block) {
+            b'x' | b'X' => {
+                self.take_data(block)?;
+                let mut records = Records::default();
+                records.read(&self.scratch, false)?;
+                once(self.pending.records.replace(records), "extended records")?;
+            }
+            b'g' => {
+                self.take_data(block)?;
+                self.global.read(&self.scratch, true)?;
+                // It describes no member of its own.
+                if matches!(self.pending, Pending { records: None, name: None, link: None, .. }) {
+                    self.pending.offset = None;
+                }
+            }
+            b'L' => {
+                self.take_data(block)?;
+                once(self.pending.name.replace(until_nul(&self.scratch)), "name")?;
+            }
+            b'K' => {
+                self.take_data(block)?;
+                once(self.pending.link.replace(until_nul(&self.scratch)), "link target")?;
+            }
+            // A volume's label.
+            b'V' => {
+                self.window.skip(padded(header::size_bytes(block)?)?, "data")?;
+                self.pending = Pending::default();
+            }
+            typeflag => return self.take_member(block, typeflag).map(Some),
+        }
+        Ok(None)
+    }
+
+    /// Reads the data of an extended header.
+    fn take_data(&mut self, block: &Block) -> Result<(), Problem> {
+        let (size_bytes, limit) = (header::size_bytes(block)?, self.limits.record_bytes);
+        let count = usize::try_from(size_bytes).ok().filter(|&count| count <= limit);
+        let count = count.ok_or(Fault::Above { field: "size", got: size_bytes, limit: limit as u64 })?;
+        self.scratch.clear();
+        self.window.take(count, &mut self.scratch).map_err(Problem::Error)
+    }
+
+    fn take_member(&mut self, block: &Block, typeflag: u8) -> Result<Found, Problem> {
+        let Pending { records, name, link, .. } = std::mem::take(&mut self.pending);
+        let mut records = records.unwrap_or_default();
+        let mut kind = kind_of(typeflag)?;
+        let is_sparse = records.sparse.is_used()?;
+        let given =
+            if is_sparse && records.sparse.name.is_some() { records.sparse.name.take() } else { records.path.take() };
+        if let Some(given) = one_of(given, name, "name")? {
+            self.name = given;
+        }
+        self.link.clear();
+        if matches!(kind, Kind::HardLink | Kind::Symlink) {
+            match one_of(records.link.take(), link, "link target")? {
+                Some(given) => self.link = given,
+                None => self.link.extend_from_slice(header::link(block)),
+            }
+            if self.link.is_empty() {
+                return Err(Fault::Target { reason: "is empty" }.into());
+            }
+        }
+        if self.name.is_empty() {
+            return Err(Fault::Name { reason: "is empty" }.into());
+        }
+        let size_bytes = match records.size_bytes {
+            Some(size_bytes) => size_bytes,
+            None => header::size_bytes(block)?,
+        };
+        // Version 7 knows no directories but by the name.
+        if kind == Kind::File && typeflag != b'S' && self.name.ends_with(b"/") {
+            if size_bytes > 0 {
+                return Err(Fault::Name { reason: "ends in /, and data follows" }.into());
+            }
+            kind = Kind::Directory;
+        }
+        if is_sparse && kind != Kind::File {
+            return Err(Fault::Sparse { got: "of no file".into() }.into());
+        }
+        if typeflag == b'S' {
+            self.pass_sparse_map(block)?;
+        }
+        let has_data = kind.has_data() || typeflag == b'D';
+        let size_bytes = if has_data { size_bytes } else { 0 };
+        self.data_bytes = padded(size_bytes)?;
+        let uid = id_of("uid", records.uid, self.global.uid, || header::uid(block))?;
+        let gid = id_of("gid", records.gid, self.global.gid, || header::gid(block))?;
+        Ok(Found { kind, uid, gid, size_bytes })
+    }
+
+    fn pass_sparse_map(&mut self, block: &Block) -> Result<(), Problem> {
+        let mut goes_on = header::sparse_goes_on(block);
+        while goes_on {
+            let offset = self.window.offset();
+            let path = &self.layer.path;
+            let cut = || LayersError::Tar {
+                path: path.clone(),
+                offset,
+                fault: Fault::Cut { part: "sparse map", missing: 512 },
+            };
+            goes_on = header::sparse_block_goes_on(self.window.block()?.ok_or_else(cut)?);
+        }
+        Ok(())
+    }
+
+    /// The bytes ended at a border of blocks: whole only if a digest will say so.
+    fn end_of_file(&mut self, offset: u64) -> Result<(), LayersError> {
+        let fault = if self.pending.offset.is_some() {
+            Fault::Dangling
+        } else if self.layer.digest.is_none() && self.layer.diff_id.is_none() {
+            Fault::NoEnd
+        } else {
+            return Ok(());
+        };
+        let error = LayersError::Tar { path: self.layer.path.clone(), offset, fault };
+        Err(unless_other_format(offset, &self.window, error))
+    }
+
+    /// One block of zeros was read: another, or the end of the file, must follow, and then zeros alone.
+    fn end_of_archive(&mut self, offset: u64) -> Result<(), LayersError> {
+        let fail = |offset, fault| Err(LayersError::Tar { path: self.layer.path.clone(), offset, fault });
+        if self.pending.offset.is_some() {
+            return fail(offset, Fault::Dangling);
+        }
+        if self.window.block()?.is_some_and(|block| !header::is_zero(block)) {
+            return fail(offset, Fault::LoneZeroBlock);
+        }
+        loop {
+            let offset = self.window.offset();
+            let rest = self.window.rest()?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if let Some(position) = rest.iter().position(|&byte| byte != 0) {
+                return fail(offset + position as u64, Fault::AfterEnd);
+            }
+            self.window.drop_rest();
+        }
+    }
+
+    /// All bytes were read: they must be those that were expected.
+    fn verify(&mut self) -> Result<(), LayersError> {
+        let stored = self.window.raw().digest()?;
+        let tar = self.window.digest().or_else(|| stored.clone());
+        for (what, expected, got) in [("digest", &self.layer.digest, stored), ("diff_id", &self.layer.diff_id, tar)] {
+            let (Some(expected), Some(got)) = (expected, got) else { continue };
+            let got = format!("sha256:{got}");
+            if got != *expected {
+                return Err(LayersError::Digest {
+                    path: self.layer.path.clone(),
+                    what,
+                    got,
+                    expected: expected.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the bytes are not those of the digest, that is what a person must know of a fault in them.
+    fn blame(&mut self, error: LayersError) -> LayersError {
+        self.state = State::Failed;
+        if !error.is_of_content() || self.layer.digest.is_none() {
+            return error;
+        }
+        self.layer.diff_id = None;
+        self.verify().err().unwrap_or(error)
+    }
+
+    fn entry_error(&self, offset: u64, fault: Fault) -> LayersError {
+        LayersError::Entry { path: self.layer.path.clone(), offset, entry: shown(&self.name), fault }
+    }
+}
+
+/// A fault that is still to be told where it was found, or an error that knows.
+enum Problem {
+    Fault(Fault),
+    Error(LayersError),
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<LayersError> for Problem {
+    fn from(error: LayersError) -> Self {
+        Self::Error(error)
+    }
+}
+
+fn kind_of(typeflag: u8) -> Result<Kind, Fault> {
+    match typeflag {
+        // 7 is a contiguous file, S one of GNU's old sparse format, D a directory of a GNU incremental archive.
+        0 | b'0' | b'7' | b'S' => Ok(Kind::File),
+        b'1' => Ok(Kind::HardLink),
+        b'2' => Ok(Kind::Symlink),
+        b'3' => Ok(Kind::Character),
+        b'4' => Ok(Kind::Block),
+        b'5' | b'D' => Ok(Kind::Directory),
+        b'6' => Ok(Kind::Fifo),
+        _ => Err(Fault::Kind { got: shown(&[typeflag]) }),
+    }
+}
+
+/// Readers differ on which of two headers counts; writers give one, or the same twice.
+fn one_of(records: Option<Vec<u8>>, gnu: Option<Vec<u8>>, what: &'static str) -> Result<Option<Vec<u8>>, Fault> {
+    match (records, gnu) {
+        (Some(records), Some(gnu)) if records != gnu => Err(Fault::Twice { what }),
+        (records, gnu) => Ok(records.or(gnu)),
+    }
+}
+
+fn once<T>(previous: Option<T>, what: &'static str) -> Result<(), Fault> {
+    previous.map_or(Ok(()), |_| Err(Fault::Twice { what }))
+}
+
+fn id_of(
+    field: &'static str,
+    local: Override,
+    global: Override,
+    header: impl Fn() -> Result<u64, Fault>,
+) -> Result<u32, Fault> {
+    match (local, global) {
+        (Override::Id(id), _) | (Override::None, Override::Id(id)) => Ok(id),
+        _ => match header()? {
+            got if got > u64::from(MAX_ID) => Err(Fault::Above { field, got, limit: MAX_ID.into() }),
+            got => Ok(got as u32),
+        },
+    }
+}
+
+fn until_nul(data: &[u8]) -> Vec<u8> {
+    data.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
+}
+
+/// Data fills whole blocks.
+fn padded(size_bytes: u64) -> Result<u64, Fault> {
+    let fault = Fault::Above { field: "size", got: size_bytes, limit: i64::MAX as u64 };
+    size_bytes.checked_next_multiple_of(512).filter(|&size_bytes| size_bytes <= i64::MAX as u64).ok_or(fault)
+}
+
+fn check_digest(layer: &Layer, digest: &str) -> Result<(), LayersError> {
+    let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+    if hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(());
+    }
+    Err(LayersError::Unsupported { path: layer.path.clone(), what: format!("the digest {digest:?}") })
+}
+
+/// Where the first header is none, the file may be of another format.
+fn unless_other_format(offset: u64, window: &Window, error: LayersError) -> LayersError {
+    match other_format(window.magic()) {
+        Some(what) if offset == 0 && error.is_of_content() => {
+            LayersError::Unsupported { path: window.path().into(), what: what.into() }
+        }
+        _ => error,
+    }
+}
+
+fn name_entry(error: LayersError, name: &[u8]) -> LayersError {
+    match error {
+        LayersError::Tar { path, offset, fault } => LayersError::Entry { path, offset, entry: shown(name), fault },
+        error => error,
+    }
+}

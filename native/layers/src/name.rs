@@ -1,0 +1,94 @@
+//! Names within an image: components joined by NUL, which no component holds.
+//!
+//! So a path sorts right before what is below it, whatever bytes its neighbours' names begin with. The root is the empty key.
+
+pub(crate) const SEPARATOR: u8 = 0;
+
+const WHITEOUT: &[u8] = b".wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// What AUFS keeps for itself; runtimes do not unpack it.
+const METADATA: &[u8] = b".wh..wh.";
+
+/// What the last component of a name asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Special<'a> {
+    /// Nothing: the member stands for itself.
+    None,
+    /// This name, and all below it, is gone from lower layers.
+    Whiteout(&'a [u8]),
+    /// All below the directory is gone from lower layers.
+    Opaque,
+}
+
+/// Writes `name` as a key: without `.`, empty components and slashes at either end.
+pub(crate) fn read_key(name: &[u8], key: &mut Vec<u8>) -> Result<(), &'static str> {
+    key.clear();
+    for component in components(name) {
+        if component == b".." {
+            return Err("climbs with ..");
+        }
+        if component.contains(&SEPARATOR) {
+            return Err("holds a NUL");
+        }
+        push(key, component);
+    }
+    Ok(())
+}
+
+/// Components that say anything.
+pub(crate) fn components(name: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    name.split(|&byte| byte == b'/').filter(|component| !component.is_empty() && *component != b".")
+}
+
+pub(crate) fn push(key: &mut Vec<u8>, component: &[u8]) {
+    if !key.is_empty() {
+        key.push(SEPARATOR);
+    }
+    key.extend_from_slice(component);
+}
+
+/// The key of the directory that holds `key`, and the last component.
+pub(crate) fn split(key: &[u8]) -> (&[u8], &[u8]) {
+    match key.iter().rposition(|&byte| byte == SEPARATOR) {
+        Some(position) => (&key[..position], &key[position + 1..]),
+        None => (b"", key),
+    }
+}
+
+/// True where `key` is `ancestor` or below it.
+pub(crate) fn is_within(key: &[u8], ancestor: &[u8]) -> bool {
+    key.starts_with(ancestor) && (ancestor.is_empty() || matches!(key.get(ancestor.len()), None | Some(&SEPARATOR)))
+}
+
+/// How many bytes of `key` are the deepest directory that is `other`, `key` or above both.
+pub(crate) fn common_ancestor(other: &[u8], key: &[u8]) -> usize {
+    let common = other.iter().zip(key).take_while(|(left, right)| left == right).count();
+    let is_border = |rest: &[u8]| rest.first().is_none_or(|&byte| byte == SEPARATOR);
+    if is_border(&other[common..]) && is_border(&key[common..]) {
+        return common;
+    }
+    key[..common].iter().rposition(|&byte| byte == SEPARATOR).unwrap_or(0)
+}
+
+pub(crate) fn special(component: &[u8]) -> Result<Special<'_>, &'static str> {
+    if component == OPAQUE {
+        return Ok(Special::Opaque);
+    }
+    match component.strip_prefix(WHITEOUT) {
+        Some(_) if component.starts_with(METADATA) => Ok(Special::None),
+        Some(b"" | b"." | b"..") => Err("is a whiteout of no name"),
+        Some(hidden) => Ok(Special::Whiteout(hidden)),
+        None => Ok(Special::None),
+    }
+}
+
+/// True for what AUFS kept for itself, and for what is below it.
+pub(crate) fn is_metadata(key: &[u8]) -> bool {
+    key.split(|&byte| byte == SEPARATOR).any(|component| component.starts_with(METADATA))
+}
+
+/// The path as a manifest spells it.
+pub(crate) fn path_of(key: &[u8]) -> Vec<u8> {
+    let slashes = key.iter().map(|&byte| if byte == SEPARATOR { b'/' } else { byte });
+    std::iter::once(b'/').chain(slashes).collect()
+}

@@ -1,0 +1,53 @@
+//! Images from the threads of other tools, each named for its issue.
+
+mod support;
+
+use support::read;
+
+fn bytes(hex: &[&str]) -> Vec<u8> {
+    let hex = hex.concat();
+    let pairs = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
+    pairs.collect::<Result<_, _>>().expect("hex")
+}
+
+#[test]
+fn u47_squashfs_tools_159_counts_of_version_two() {
+    let image = bytes(&[
+        "687371730200008000010000010000000000000001000000000000000200000000000000fe004000000000cbfa0e62001000",
+        "000100000001000c00cb0501000400002000000000fe00000000000000ffffffffffffffff6b0000000000e864f000001d00",
+        "000000088009000000080000006140800600b401",
+    ]);
+    assert_eq!(image.len(), 120);
+    assert_eq!(
+        read(&image).expect_err("refused").to_string(),
+        "made.sqfs: squashfs 2.0 (only 4.0 is) is not read here"
+    );
+}
+
+#[test]
+fn squashfs_tools_ng_12_a_directory_inside_itself() {
+    let image = bytes(&[
+        "6873717302000000290d5e5d001000000100000001000c00cb0102000400000020000000000000000201000000000000fa00",
+        "000000000000ffffffffffffffff6300000000000000a500000000000000ce00000000000000e80000000000000068690a40",
+        "800200b40100000100d40c5e5d01000000000000000000000000000000030000000100fd0100000100d40c5e5d0200000000",
+        "0000000200000018000000030000001580000000000000000001000000200000000200000061108060000000000000000300",
+        "000100000000bc00000000000000108000000000000000002000000000000000d6000000000000000880e9030000eb030000",
+        "f000000000000000",
+    ]);
+    let text = read(&image).expect_err("refused").to_string();
+    assert!(text.contains("entry /a, its inode (unpacked byte 32) at byte 99: the directory says type 2"), "{text}");
+}
+
+#[test]
+fn squashfs_tools_ng_13_a_link_longer_than_its_table() {
+    let image = bytes(&[
+        "68737173070000000000105d001000001c00000001000c00a80102000400000020000000000000000201000000000000fa00",
+        "000000000000ffffffffffffffff6300000000000000a500000000000000ce00000000000000e8000000000000007a690a40",
+        "800300b40100000100d40c5e5d00f4000000000000feffffff00000000030000000100fd0100000100d40c5e5d0200000000",
+        "00000015002019381500000300000015800000000000000000010000000000000002000000ff7f0000000000000000000300",
+        "000100000000bc00000000000000108000000000000000ec1100000000000000d6000000000000000880e9030000eb030000",
+        "f000000000000000",
+    ]);
+    let text = read(&image).expect_err("refused").to_string();
+    assert!(text.contains(r"entry /\xff"), "{text}");
+}

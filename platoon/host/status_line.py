@@ -1,0 +1,131 @@
+"""One line of a terminal, redrawn in place, among commands that share the terminal and know nothing of each other.
+
+Each frame begins at the left edge and clears what it does not cover, so that whatever another program wrote is whole again within a
+frame. Of several commands on one terminal one draws, the one that holds the lock of the terminal; the others write plain lines.
+Nothing is left to undo: no cursor is hidden, no mode is set, and a killed command leaves one stale line that the next text covers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from contextlib import suppress
+from typing import IO
+
+FRAME_S = 0.125
+CLEAR = "\r\x1b[K"
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+PLAIN_SPINNER = "|/-\\"
+DEFAULT_COLUMNS = 80
+
+
+class StatusLine:
+    """Draws on `stream`, a terminal, from the first `show` to `hide`. Safe to call from any thread."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._text = ""
+        self._frame = 0
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._terminal = _Terminal(stream)
+        utf8 = "utf" in (getattr(stream, "encoding", None) or "").lower()
+        self._spinner, self._ellipsis = (SPINNER, "…") if utf8 else (PLAIN_SPINNER, "...")
+
+    def show(self, text: str) -> bool:
+        """Draws the text from now on; False, and nothing drawn, while another command draws on this terminal."""
+        with self._lock:
+            if not self._terminal.take():
+                return False
+            self._text = text
+            if self._thread is None:
+                self._ended.clear()
+                self._thread = threading.Thread(target=self._redraw, name="status line", daemon=True)
+                self._thread.start()
+                self._draw()
+        return True
+
+    def write(self, text: str) -> None:
+        """A line that stays, above the status line."""
+        with self._lock:
+            self._put(f"{CLEAR}{text}\n")
+            if self._thread is not None:
+                self._draw()
+
+    def hide(self) -> None:
+        """Clears the line and lets another command draw. Idempotent."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._ended.set()
+        if thread is not None:
+            thread.join()
+            self._put(CLEAR)
+        self._terminal.give_back()
+
+    def _redraw(self) -> None:
+        while not self._ended.wait(FRAME_S):
+            with self._lock:
+                if self._thread is not None:
+                    self._frame += 1
+                    self._draw()
+
+    def _draw(self) -> None:
+        spinner = self._spinner[self._frame % len(self._spinner)]
+        # The last column stays free: a terminal wraps there.
+        shown = cut(self._text, self._terminal.columns() - 3, self._ellipsis)
+        self._put(f"\r{spinner} {shown}\x1b[K")
+
+    def _put(self, text: str) -> None:
+        # A terminal that is gone ends no work.
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
+
+
+class _Terminal:
+    """The terminal behind a stream: its width, and the lock that says who draws. A stream of no device draws alone."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._fd: int | None = None
+        self._lock_fd: int | None = None
+        with suppress(OSError, ValueError):
+            self._fd = stream.fileno()
+
+    def columns(self) -> int:
+        if self._fd is not None:
+            with suppress(OSError):
+                return os.get_terminal_size(self._fd).columns or DEFAULT_COLUMNS
+        return DEFAULT_COLUMNS
+
+    def take(self) -> bool:
+        if self._fd is None or self._lock_fd is not None:
+            return True
+        try:
+            # Opened anew: a lock belongs to an open file, and commands inherit theirs from one another.
+            fd = os.open(os.ttyname(self._fd), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return False
+        self._lock_fd = fd
+        return True
+
+    def give_back(self) -> None:
+        fd, self._lock_fd = self._lock_fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def cut(text: str, cells: int, ellipsis: str = "…") -> str:
+    """The text as one printable line of at most so many cells of a terminal."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    if line.isascii():
+        return line if len(line) <= cells else line[: max(0, cells - len(ellipsis))] + ellipsis
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= cells else set_cell_size(line, max(0, cells - len(ellipsis))) + ellipsis

@@ -1,0 +1,58 @@
+"""Where a run directory may lie: judged before anything is made there, so that a slip is a refusal and not half a run elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from platoon.config.text import printable
+from platoon.errors import ConfigError, Problem
+from platoon.train.run_directory.identity import FILE
+
+MOST_PATH_BYTES = 1024
+MOST_NAME_BYTES = 255
+
+
+def refuse_place(run_dir: Path, state_dir: Path, key: str) -> None:
+    """Raises ConfigError where no run can live. run_dir: absolute. state_dir: of embedded services. key: what names the place."""
+    advice = "name a directory of the run's own"
+    if problems := [Problem(rule, key=key, file=printable(str(run_dir)), advice=advice) for rule in _faults(run_dir, state_dir)]:
+        raise ConfigError(problems)
+
+
+def _faults(run_dir: Path, state_dir: Path) -> Iterator[str]:
+    if not str(run_dir).isprintable():
+        yield "has characters that do not print, which neither labels nor logs can hold"
+        return
+    names = [len(name.encode()) for name in run_dir.parts]
+    if sum(names) > MOST_PATH_BYTES or max(names) > MOST_NAME_BYTES:
+        yield f"is longer than {MOST_PATH_BYTES} bytes, or {MOST_NAME_BYTES} in one name"
+        return
+    place = Path(os.path.normpath(run_dir))
+    if place.parent == place:
+        yield "is the root of the file system"
+    if place.is_relative_to(state_dir):
+        yield f"lies in {state_dir}, where checkpoints of embedded services are"
+    if (above := _no_directory(place)) is not None:
+        yield f"cannot be made: {above} is no directory"
+    elif not (place / FILE).exists() and (run := _run_in(place)) is not None:
+        yield f"holds runs itself, such as {run.name}"
+
+
+def _no_directory(place: Path) -> Path | None:
+    """What is in the way of a directory; a part that cannot be looked at is left to the attempt."""
+    for path in (place, *place.parents):
+        try:
+            if os.path.lexists(path):
+                return None if path.is_dir() else path
+        except OSError:
+            return None
+    return None
+
+
+def _run_in(place: Path) -> Path | None:
+    try:
+        return next((path for path in sorted(place.iterdir()) if (path / FILE).is_file()), None)
+    except OSError:
+        return None
