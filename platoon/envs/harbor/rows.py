@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from platoon.config.text import printable
-from platoon.envs.harbor.compose import PlannedTask
+from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
+from platoon.envs.harbor.compose.plan import is_program
 from platoon.envs.harbor.content import TaskContents
 from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
 from platoon.envs.harbor.input_files import input_file_digest
-from platoon.envs.harbor.interim_plan import plan_task, stack_kind
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
@@ -20,6 +20,9 @@ from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.envs.harbor.task_toml import TaskToml
 from platoon.images.dockerfile import DockerfileError, plan_image
 
+NOT_INPUTS = frozenset(
+    f"environment/{name}" for name in ("Dockerfile", ".dockerignore", "docker-compose.yaml", *UNREAD_COMPOSE_FILES)
+)
 BYTES_PER_MB = 1024 * 1024
 # The first that applies is recorded; `per_task_build`, the last, depends on all rows and is added by the fetch.
 ORDER = ("overlay", "stack", "gpus", "agent_user", "compose", "task_config", "image", "uploads_over_mb")
@@ -38,9 +41,13 @@ class BuiltRow:
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What decides a row beside the task's files. overlays: those that matched. overlay_refusal: why one could not be applied."""
+    """What decides a row beside the task's files. overlays: those that matched. overlay_refusal: why one could not be applied.
+
+    programs: files that are executable whatever they are called and begin with.
+    """
 
     refuse: Refuse
+    programs: frozenset[str] = frozenset()
     overlays: tuple[Overlay, ...] = ()
     overlay_refusal: str | None = None
     upstream_digest: str | None = None
@@ -78,7 +85,7 @@ def build_row(
     try:
         toml = read_toml(directory)
         _judge_toml(toml, settings.refuse, judged)
-        verifier_image, verifier_uploads = _verifier_image(toml, directory, settings.refuse, judged)
+        verifier_image, verifier_uploads = _verifier_image(toml, directory, settings, judged)
         read_task(directory)
     except TaskRefused as refused:
         judged.take(refused)
@@ -103,7 +110,11 @@ def build_row(
         verifier_image=verifier_image,
         compose=planned.compose if planned is not None else None,
         refused=judged.first,
-        input_files={path: input_file_digest(directory / path) for path in (planned.inputs if planned else ()) if path in sizes},
+        input_files={
+            path: input_file_digest(directory / path)
+            for path in (planned.inputs if planned else ())
+            if path in sizes and path not in NOT_INPUTS
+        },
         upstream_digest=settings.upstream_digest,
         origin=task.origin,
         overlays=tuple(overlay.name for overlay in settings.overlays),
@@ -162,7 +173,13 @@ def _judge_toml(toml: TaskToml, refuse: Refuse, judged: _Judged) -> None:
 
 def _plan(toml: TaskToml, directory: Path, settings: TaskSettings, judged: _Judged) -> PlannedTask | None:
     try:
-        return plan_task(toml, directory, overlays=settings.overlays, privileges=not settings.refuse.privileges)
+        return plan_task(
+            toml,
+            directory,
+            overlays=settings.overlays,
+            privileges=not settings.refuse.privileges,
+            executable=_executable(directory, settings.programs),
+        )
     except TaskRefused as refused:
         judged.take(refused)
         return None
@@ -181,7 +198,7 @@ def _judge_plan(planned: PlannedTask, flags: dict[str, Any], refuse: Refuse, jud
 
 
 def _verifier_image(
-    toml: TaskToml, directory: Path, refuse: Refuse, judged: _Judged
+    toml: TaskToml, directory: Path, settings: TaskSettings, judged: _Judged
 ) -> tuple[Mapping[str, Any] | None, Sequence[str]]:
     """The plan of a separate verifier's own image and what its sandbox uploads, as paths of the task."""
     environment = toml.verifier.environment
@@ -193,16 +210,27 @@ def _verifier_image(
     if text is None:
         return None, ()
     try:
-        plan = plan_image(directory / "tests", text, root=directory)
+        executable = _executable(directory, settings.programs)
+        plan = plan_image(directory / "tests", text, root=directory, executable=executable)
     except DockerfileError as error:
         judged.add("image", f"tests/{error}")
         return None, ()
     except OSError as error:
         judged.add("image", f"tests/Dockerfile: cannot be planned: {error.strerror}")
         return None, ()
-    if plan.suffix_user is not None and refuse.agent_user:
+    if plan.suffix_user is not None and settings.refuse.agent_user:
         judged.add("agent_user", f"tests/Dockerfile ends in a USER {USER_ADVICE}")
     return {**plan.to_dict(), "kind": "build"}, [f"tests/{path}" for path in plan.uploads]
+
+
+def _executable(directory: Path, programs: frozenset[str]) -> Callable[[Path], bool]:
+    """Whether a file of the task counts as a program in build keys: by what the source says, not by modes in the cache.
+
+    The cache has one entry for equal files, whichever source they came from first.
+    """
+    if not programs:
+        return is_program
+    return lambda path: path.relative_to(directory).as_posix() in programs or is_program(path)
 
 
 def _flags(toml: TaskToml | None, directory: Path, stack: str | None) -> dict[str, Any]:
@@ -230,9 +258,10 @@ def _gpus_refusal(count: int) -> str:
 
 
 def _warnings(flags: Mapping[str, Any], planned: PlannedTask | None) -> Sequence[str]:
-    unread = flags.get("unread_compose", ())
-    found = [f"environment/{name} is not read, as Harbor reads docker-compose.yaml alone" for name in unread]
-    return [*found, *map(printable, planned.warnings if planned is not None else ())]
+    if planned is not None:
+        return [printable(text) for text in planned.warnings]
+    # A task that cannot be planned is refused; what else is odd about it is told all the same.
+    return [f"environment/{name} is not read: Harbor reads docker-compose.yaml alone" for name in flags.get("unread_compose", ())]
 
 
 def _build_keys(row: LockRow) -> list[str]:

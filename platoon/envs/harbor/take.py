@@ -16,7 +16,7 @@ from platoon.envs.harbor.content import HASH_ERRORS, TaskContents, read_contents
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.overlays import Overlay, apply_files
-from platoon.envs.harbor.publish import FILE_MODE, PROGRAM_MODE, publish_task
+from platoon.envs.harbor.publish import FILE_MODE, publish_task
 from platoon.envs.harbor.reuse import Reuse
 from platoon.envs.harbor.rows import TaskSettings
 from platoon.envs.harbor.sources.places import make_directory, staging
@@ -45,7 +45,6 @@ class Prepared:
 
     directory: Path
     contents: TaskContents
-    programs: frozenset[str]
     upstream_digest: str | None = None
     refusal: str | None = None
 
@@ -86,7 +85,7 @@ class _Taker:
         except ConfigError as error:
             self.problems.extend(error.problems)
             return True
-        settings = TaskSettings(self.request.options.refuse, tuple(self._matched(task, index)), None, known.upstream_digest)
+        settings = self._settings(task, self._matched(task, index), known.upstream_digest)
         self._add(task, known.directory, known.contents, index, settings)
         return True
 
@@ -112,10 +111,10 @@ class _Taker:
 
     def _publish(self, task: SourceTask, ready: Prepared, matched: Sequence[Overlay], index: Mapping[str, Any]) -> None:
         digest = ready.contents.digest
-        self.taken.copied += publish_task(ready.directory, ready.contents, self.tools.cache, ready.programs)
+        settings = self._settings(task, matched, ready.upstream_digest, ready.refusal)
+        self.taken.copied += publish_task(ready.directory, ready.contents, self.tools.cache, settings.programs)
         if ready.refusal is None:
             self.reuse.remember(task, changing(matched), digest, ready.upstream_digest)
-        settings = TaskSettings(self.request.options.refuse, tuple(matched), ready.refusal, ready.upstream_digest)
         self._add(task, self.tools.cache.task(digest), ready.contents, index, settings)
 
     def finish(self) -> TakenTasks:
@@ -138,6 +137,12 @@ class _Taker:
             self.taken.warnings[text] = (count + 1, example)
         self.tools.progress(f"{self.request.source.reference}: {len(self.rows)} of {self.total} tasks")
 
+    def _settings(
+        self, task: SourceTask, matched: Sequence[Overlay], upstream: str | None, refusal: str | None = None
+    ) -> TaskSettings:
+        copied = () if refusal is not None else (copy.file for overlay in matched for copy in overlay.copies if copy.executable)
+        return TaskSettings(self.request.options.refuse, task.programs.union(copied), tuple(matched), refusal, upstream)
+
     def _index(self, task: SourceTask, directory: Path) -> dict[str, Any]:
         names = self.names
         return selection.add_metadata(task.index, rows.read_metadata(directory) if names else {}, names, printable(task.id))
@@ -156,7 +161,7 @@ def prepared(item: Materialised, overlays: Sequence[Overlay], tools: FetchTools,
     """A task's files with overlays applied, for the block. Raises ConfigError for what they made of it, HASH_ERRORS."""
     contents = read_contents(item.directory)
     if not (wanted := changing(overlays)):
-        yield Prepared(item.directory, contents, item.programs)
+        yield Prepared(item.directory, contents)
         return
     with staging(tools.cache) as place:
         copy = place / "task"
@@ -165,17 +170,16 @@ def prepared(item: Materialised, overlays: Sequence[Overlay], tools: FetchTools,
             for overlay in wanted:
                 apply_files(overlay, copy)
         except TaskRefused as refused:
-            yield Prepared(item.directory, contents, item.programs, refusal=refused.why)
+            yield Prepared(item.directory, contents, refusal=refused.why)
             return
         if problems := list(tree_problems(copy, shown_as)):
             raise ConfigError(problems)
         after = read_contents(copy)
-        programs = frozenset(file.path for file in after.files if (copy / file.path).stat().st_mode & 0o100)
-        yield Prepared(copy, after, programs, contents.digest if after.digest != contents.digest else None)
+        yield Prepared(copy, after, contents.digest if after.digest != contents.digest else None)
 
 
 def _copy(item: Materialised, contents: TaskContents, target: Path) -> None:
-    """Copies what is hashed, by new inodes and without modes but the executable bit of programs."""
+    """Copies what is hashed, by new inodes and without modes, which the cache gives."""
     make_directory(target)
     names = [file.path for file in contents.files]
     if (item.directory / ".gitignore").is_file():
@@ -183,4 +187,4 @@ def _copy(item: Materialised, contents: TaskContents, target: Path) -> None:
     for name in names:
         make_directory((target / name).parent)
         shutil.copyfile(item.directory / name, target / name)
-        (target / name).chmod(PROGRAM_MODE if name in item.programs else FILE_MODE)
+        (target / name).chmod(FILE_MODE)

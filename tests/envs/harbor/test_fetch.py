@@ -81,11 +81,21 @@ def test_same_bytes_from_two_clones_umasks_and_orders(make_task: MakeTask, tmp_p
         assert result.path.read_bytes() == locks[-1]
         caches.append(files_of(tmp_path / place / "cache" / "tasks"))
 
-        class Shuffled(list[Any]):
+        class Shuffled:
             def __init__(self, path: Any) -> None:
                 with scandir(path) as entries:
-                    super().__init__(entries)
-                random.Random(1).shuffle(self)
+                    self.entries = list(entries)
+                random.Random(1).shuffle(self.entries)
+
+            def __iter__(self) -> Any:
+                return self
+
+            def __next__(self) -> Any:
+                if not self.entries:
+                    raise StopIteration
+                return self.entries.pop()
+
+            def close(self) -> None: ...
 
             def __enter__(self) -> Any:
                 return self
@@ -211,7 +221,7 @@ def test_refusals_are_recorded(make_task: MakeTask, tmp_path: Path, cache: Harbo
         "user": "agent_user",
         "stack": "stack",
         "trivial": "",
-        "docker": "image",
+        "docker": "",
         "prebuilt": "",
     }
     assert rows["no-tests"].refused == "task_config: tests/test.sh: a task needs tests, and this file is missing"
@@ -219,7 +229,8 @@ def test_refusals_are_recorded(make_task: MakeTask, tmp_path: Path, cache: Harbo
     assert rows["trivial"].flags["unread_compose"] == ["compose.yml"]
     assert rows["ok"].flags["upload_bytes"] == 8
     assert list(rows["ok"].input_files or {}) == ["environment/data.csv"]
-    assert lock.runnable == ("ok", "prebuilt", "trivial")
+    assert rows["docker"].image["kind"] == "per_task"
+    assert lock.runnable == ("docker", "ok", "prebuilt", "trivial")
 
 
 def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,6 @@ class TaskFiles:
                     by_task[owner].append(entry)
         return cls(reference, by_task)
 
-    def programs(self, path: str) -> frozenset[str]:
-        """Files of a task that the commit keeps as executable, relative to it."""
-        start = len(path) + 1 if path else 0
-        return frozenset(entry.path[start:] for entry in self.by_task[path] if entry.mode == PROGRAM)
-
     def check(self, path: str, shown: str) -> None:
         """Raises ConfigError for a task that is not there, and for names that git or a listing could not keep."""
         if not self.by_task[path]:
@@ -131,7 +126,7 @@ class GitDataset:
         return with_content(list_tree(self.tree).tasks, contents)
 
     def identify(self, tasks: Sequence[SourceTask]) -> Sequence[SourceTask]:
-        return tasks
+        return with_programs(tasks, [from_root(self.tree.path, task.path) for task in tasks], self.tree.entries.values())
 
     def read_index(self, path: str) -> Any:
         return read_index(self.tree, path)
@@ -187,7 +182,18 @@ def check_out(
         with store.checkout(commit, sorted({path for _, path in batch})) as checkout:
             for task, path in batch:
                 _fill_pointers(checkout, path, f"{reference}/{printable(task.id)}")
-                yield Materialised(task, checkout.tree / path, files.programs(path))
+                yield Materialised(task, checkout.tree / path)
+
+
+def with_programs(tasks: Sequence[SourceTask], paths: Sequence[str], entries: Iterable[TreeEntry]) -> list[SourceTask]:
+    """Tasks with their files that a commit keeps as executable; paths: of the tasks, from the root."""
+    found: dict[str, set[str]] = {path: set() for path in paths}
+    for entry in entries:
+        if entry.mode == PROGRAM:
+            for owner in _owners(entry.path):
+                if owner in found:
+                    found[owner].add(entry.path[len(owner) + 1 :] if owner else entry.path)
+    return [replace(task, programs=frozenset(found[path])) for task, path in zip(tasks, paths, strict=True)]
 
 
 def _owners(path: str) -> Iterator[str]:

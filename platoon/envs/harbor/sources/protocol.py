@@ -31,7 +31,7 @@ class SourceTask:
 
     path: relative to the dataset, POSIX, "." for a dataset that is one task. content: names its bytes in the source (such as the id
     of a git tree), None where only reading tells. digest: what the source says its files hash to, which they must. origin: where a
-    task of a dataset of many repositories comes from, for its row.
+    task of a dataset of many repositories comes from, for its row. programs: files that the source keeps as executable.
     """
 
     id: str
@@ -40,15 +40,15 @@ class SourceTask:
     content: str | None = None
     digest: str | None = None
     origin: Mapping[str, str] | None = None
+    programs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Materialised:
-    """A task's files, in `directory` until the next one is asked for. programs: paths that the source keeps as executable."""
+    """A task's files, in `directory` until the next one is asked for."""
 
     task: SourceTask
     directory: Path
-    programs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Dataset(Protocol):
         ...
 
     def identify(self, tasks: Sequence[SourceTask]) -> Sequence[SourceTask]:
-        """Selected tasks with what names their bytes, where the source can tell without fetching them."""
+        """Selected tasks with what names their bytes and which of them are programs, where that is known without fetching them."""
         ...
 
     def read_index(self, path: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from platoon.config.text import printable
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
-from platoon.envs.harbor.sources.git import check_out
+from platoon.envs.harbor.sources.git import check_out, with_programs
 from platoon.envs.harbor.sources.git_store import GitStore, open_store
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.envs.harbor.sources.reference import RegistryReference, is_commit
@@ -78,7 +78,13 @@ class RegistryDataset:
         return listed
 
     def identify(self, tasks: Sequence[SourceTask]) -> Sequence[SourceTask]:
-        return tasks
+        registered = {task.id: task for task in self.registered.tasks}
+        found: dict[str, SourceTask] = {task.id: task for task in tasks}
+        for (repo, commit), wanted in self._groups(tasks).items():
+            paths = [registered[task.id].path for task in wanted]
+            named = with_programs(wanted, paths, self.stores[repo].entries(commit))
+            found.update({task.id: task for task in named})
+        return [found[task.id] for task in tasks]
 
     def read_index(self, path: str) -> Any:
         raise ConfigError(
@@ -89,17 +95,24 @@ class RegistryDataset:
 
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         registered = {task.id: task for task in self.registered.tasks}
-        groups: dict[tuple[str, str], list[tuple[SourceTask, str]]] = {}
         for task in tasks:
-            place = registered[task.id]
-            if place.repo is None:
+            if registered[task.id].repo is None:
                 assert self.beside is not None
                 yield Materialised(task, self.beside.directory(task))
-            else:
-                groups.setdefault((place.repo, self.commits[place.repo, place.ref]), []).append((task, place.path))
-        for (repo, commit), wanted in groups.items():
+        for (repo, commit), wanted in self._groups(tasks).items():
             store = self.stores[repo]
-            yield from check_out(store, commit, store.entries(commit), wanted, self.registry)
+            placed = [(task, registered[task.id].path) for task in wanted]
+            yield from check_out(store, commit, store.entries(commit), placed, self.registry)
+
+    def _groups(self, tasks: Sequence[SourceTask]) -> dict[tuple[str, str], list[SourceTask]]:
+        """Tasks of repositories by repository and commit."""
+        registered = {task.id: task for task in self.registered.tasks}
+        groups: dict[tuple[str, str], list[SourceTask]] = {}
+        for task in tasks:
+            place = registered[task.id]
+            if place.repo is not None:
+                groups.setdefault((place.repo, self.commits[place.repo, place.ref]), []).append(task)
+        return groups
 
 
 @dataclass(frozen=True)

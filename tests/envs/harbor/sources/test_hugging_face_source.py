@@ -199,7 +199,11 @@ def test_waits_that_the_server_asks_for() -> None:
         raise http_error(errors.HfHubHTTPError, 429, {"Retry-After": "99999"})
 
     order = iter((busy, long, lambda: "done"))
-    assert retrying(lambda: next(order)(), "x", sleep=waited.append, jitter=lambda: 0.0, say=said.append) == "done"
+
+    def take() -> str:
+        return next(order)()
+
+    assert retrying(take, "x", sleep=waited.append, jitter=lambda: 0.0, say=said.append) == "done"
     assert waited == [7.0, 300.0]
     assert len(said) == 2
 
