@@ -28,8 +28,8 @@ def keyed_baselines(
     """float64[A]: each agent's baseline among the peers that share its key.
 
     key_A: one integer column, or several columns that make the key together, as `agent_keys` takes them. reward_A: float64, finite
-    where `is_peer_A`. An agent that is no peer has the plain mean of its key's peers. A key without peers gives its agents their own
-    reward, and so does a lone peer under `leave_one_out`: their advantage is 0.
+    where `is_peer_A`. An agent that is no peer has the plain mean of its key's peers. A key without peers gives its agents their
+    own reward, and so does a lone peer under `leave_one_out`: their advantage is 0.
 
     Raises DataError for a peer's reward that is not finite, rewards too large to add, and a key without a column; ShapeError for
     lengths that differ.

@@ -78,7 +78,7 @@ def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping
 
 def told_figures(run_dir: Path, row: Mapping[str, Any]) -> str:
     """Where the run began and ended, for a person: its reward, else its loss; empty for a run of neither."""
-    steps = [step for step in read_json_lines(run_dir / FILE) if step["step"] <= row["batch"]]
+    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
     for name, metric in (("reward", "train/reward"), ("loss", "train/loss")):
         values = [step[metric] for step in steps if metric in step]
         if values:
