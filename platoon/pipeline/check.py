@@ -70,6 +70,7 @@ def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
         reference = entry["service_kwargs"].get("dataset")
         if reference is not None and isinstance(parse_reference(reference), DirectoryReference):
             try:
+                # Of what is elsewhere nothing is known before it is fetched.
                 DirectorySource(reference, path.parent / Path(reference).expanduser()).dataset.list_tasks()
             except ConfigError as error:
                 for problem in error.problems:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from platoon.config.text import printable
-from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources.protocol import WORKERS
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
 from platoon.host.console import Console
+from platoon.pipeline.datasets import fetch_tools, locked_dataset, say_warnings
 from platoon.pipeline.lock import entry_summary
 from platoon.pipeline.resolve import resolve
 from platoon.site import Site
@@ -37,18 +37,32 @@ class FetchedEntry:
         return {key: value for key, value in row.items() if value is not None}
 
 
-def fetch_entries(config: Path, site: Site, console: Console, overrides: tuple[str, ...] = ()) -> list[FetchedEntry]:
-    """Fetches each entry that names a dataset. Raises ConfigError with the problems of all of them."""
+def fetch_entries(
+    config: Path,
+    site: Site,
+    console: Console,
+    overrides: tuple[str, ...] = (),
+    *,
+    update: bool = False,
+    repair: bool = False,
+    workers: int = WORKERS,
+) -> list[FetchedEntry]:
+    """Fetches each entry that names a dataset or an adapter. update: resolves what moves. repair: fetches although current.
+
+    Raises ConfigError with the problems of all of them.
+    """
     resolved = resolve(config, site, overrides)
     rows: list[FetchedEntry] = []
     problems: list[Problem] = []
     for number, label, entry in resolved.harbor_entries():
         options = HarborOptions.parse(entry["service_kwargs"], key=f"environments.{number}.service_kwargs", file=str(config))
-        if options.dataset is None:
+        if not options.is_fetched:
             continue
         console.progress("fetch", label)
         try:
-            fetched = fetch(options, config.parent, HarborCache(site.harbor_cache))
+            tools = fetch_tools(site, console, workers=workers, repair=repair)
+            fetched = locked_dataset(options, config.parent, tools, update=update)
+            say_warnings(console.say, label, fetched)
             splits = split_lock(fetched.lock, options, config.parent)
         except ConfigError as error:
             problems.extend(error.problems)

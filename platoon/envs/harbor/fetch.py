@@ -54,26 +54,27 @@ def fetch(
 ) -> Fetched:
     """The lock of an entry whose paths are relative to `base`, fetched where none that answers is current.
 
-    update: resolves what moves. tools.repair: fetches although current. recorded: what a moving source was when it was locked
-    elsewhere. Raises ConfigError with every problem found, NotPreparedError for what moves and was never resolved, PlatoonError.
+    update: resolves what moves. tools.repair: fetches although current. recorded: what the source was when it was locked before;
+    that is fetched then, and the entry's own lock, which may be newer, stays. Raises ConfigError with every problem found,
+    NotPreparedError for what moves and was never resolved, PlatoonError.
     """
     tools = tools or FetchTools(cache)
     check_places(cache)
     request = read_request(options, base, cache)
     search = find_answer(request)
-    if (done := _done(request, search, tools, update)) is not None:
+    if (done := _done(request, search, tools, update, recorded)) is not None:
         return done
-    recorded = _resolution(request, search, update, recorded)
+    resolution = _resolution(request, search, update, recorded)
     with file_lock(cache.fetch_lock(request.lock_key), timeout_s=LOCK_TIMEOUT_S, what=f"fetching {request.source.reference}"):
         # Another fetch of the same may have done it while this one waited.
         search = find_answer(request)
-        if not update and (done := _done(request, search, tools, update)) is not None:
+        if (done := _done(request, search, tools, update, recorded)) is not None:
             return done
         sweep_staging(cache)
-        with request.source.resolve(tools, recorded) as dataset:
+        with request.source.resolve(tools, resolution) as dataset:
             if not tools.repair and (done := _unmoved(request, search, dataset, cache)) is not None:
                 return done
-            return _fetch(request, search, dataset, tools)
+            return _fetch(request, search, dataset, tools, keeps_name=recorded is not None)
 
 
 def make_lock(
@@ -110,9 +111,11 @@ def recorded_of(lock: HarborLock) -> Recorded:
     return Recorded(lock.resolved, lock.source)
 
 
-def _done(request: Request, search: Search, tools: FetchTools, update: bool) -> Fetched | None:
+def _done(request: Request, search: Search, tools: FetchTools, update: bool, recorded: Recorded | None) -> Fetched | None:
     """The lock that leaves nothing to do, if it is there."""
     answer = search.answer
+    if answer is not None and recorded is not None and answer.lock.resolved != recorded.resolved:
+        return None
     if answer is None or request.source.is_local or tools.repair or (update and not request.source.pinned):
         return None
     return _published(answer, request, tools.cache) if is_current(answer.lock, tools.cache) else None
@@ -131,25 +134,27 @@ def _resolution(request: Request, search: Search, update: bool, recorded: Record
     """What a moving source is taken to be. Raises NotPreparedError where nothing says so and nobody asked what it is now."""
     if request.source.pinned or update:
         return None
-    if search.answer is not None:
-        return recorded_of(search.answer.lock)
     if recorded is not None:
         return recorded
+    if search.answer is not None:
+        return recorded_of(search.answer.lock)
     rule = "what it names may move, and no lock says what it was"
     if search.passed_over:
         rule += f" ({'; '.join(search.passed_over)})"
     raise NotPreparedError(Problem(rule, file=request.source.reference, advice=UPDATE_ADVICE))
 
 
-def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools) -> Fetched:
+def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools, *, keeps_name: bool) -> Fetched:
     started = time.time()
     for text in search.passed_over:
         tools.say(f"not used: {text}")
     older = () if request.source.is_local else _older_locks(request)
     lock, taken = make_lock(request, dataset, tools, older)
-    if search.answer is not None:
+    if search.answer is not None and not keeps_name:
         _tell_changes(request, search.answer.lock, lock, tools)
     answer = Answer(lock, request.path)
+    if keeps_name and (request.path.exists() or request.options.lock is not None):
+        return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)
     make_directory(request.path.parent)
     lock.write(request.path)
     meta = {
