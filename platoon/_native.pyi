@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ __all__ = [
     "ERROR",
     "MESSAGE",
     "NO_CALL",
+    "OWNERS_RULE",
     "DataError",
     "Merger",
     "ShapeError",
@@ -31,10 +32,14 @@ __all__ = [
     "from_stored",
     "hashed_files",
     "image_entries",
+    "image_owners",
+    "input_digests",
     "is_ignored",
+    "layer_owners",
     "level_weights",
     "oci_sif",
     "oldest_versions",
+    "publish_task",
     "row_totals",
     "scale_rows",
     "select_rows",
@@ -43,8 +48,11 @@ __all__ = [
     "squash_entries",
     "stale_rows",
     "surviving_starts",
+    "sync_file_system",
     "to_stored",
     "training_metrics",
+    "tree_files",
+    "verify_tasks",
 ]
 
 ACTION: Final[int]
@@ -53,18 +61,23 @@ MESSAGE: Final[int]
 NO_CALL: Final[int]
 CONTENT_HASH_RULE: Final[str]
 BLOCK_RULE: Final[str]
+OWNERS_RULE: Final[str]
 
 class DataError(ValueError): ...
 class ShapeError(ValueError): ...
 class UnsupportedError(Exception): ...
 
-def build_info() -> dict[str, str | bool]: ...
+def build_info() -> dict[str, str | bool | int]: ...
 def sha256_file(path: str | PathLike[str]) -> tuple[str, int]: ...
-def content_hash(task_dir: str | PathLike[str]) -> str: ...
-def hashed_files(task_dir: str | PathLike[str]) -> list[tuple[str, str, int]]: ...
+def content_hash(task_dir: str | PathLike[str], threads: int | None = None) -> str: ...
+def hashed_files(task_dir: str | PathLike[str], threads: int | None = None) -> tuple[str, list[tuple[str, str, int]]]: ...
 def is_ignored(text: str, path: str) -> bool: ...
+def layer_owners(
+    layers: Sequence[tuple[str | PathLike[str], str | None, int | None, str | None, str | None]],
+) -> tuple[bytes, int, int]: ...
 def squash_entries(path: str | PathLike[str], offset: int = 0) -> dict[str, Any]: ...
 def image_entries(path: str | PathLike[str]) -> dict[str, Any]: ...
+def image_owners(path: str | PathLike[str]) -> tuple[bytes, int, int]: ...
 def sif_objects(path: str | PathLike[str]) -> list[dict[str, Any]]: ...
 def oci_sif(path: str | PathLike[str]) -> dict[str, Any]: ...
 def check_block(block: object, policy_count: int, role_count: int, side_name_count: int) -> None: ...
@@ -85,6 +98,23 @@ def select_rows(block: object, rows: NDArray[np.int64]) -> dict[str, Any]: ...
 def concat_blocks(
     blocks: Sequence[object], policy_maps: list[list[int]], role_maps: list[list[int]], side_maps: list[list[int]]
 ) -> dict[str, Any]: ...
+def tree_files(
+    directory: str | PathLike[str], paths: list[str] | None = None, threads: int | None = None
+) -> list[tuple[str, str, int, bool]]: ...
+def input_digests(directory: str | PathLike[str], paths: list[str]) -> list[str]: ...
+def publish_task(
+    source: str | PathLike[str],
+    base: str | PathLike[str],
+    trees: str | PathLike[str],
+    staged: str | PathLike[str],
+    programs: set[str],
+    expected: str | None = None,
+    durable: bool = True,
+) -> tuple[str, Literal["copied", "found", "changed"]]: ...
+def sync_file_system(path: str | PathLike[str]) -> None: ...
+def verify_tasks(
+    tasks: list[tuple[str | PathLike[str], str, list[tuple[str, str]] | None]], threads: int | None = None
+) -> list[str | None]: ...
 def stale_rows(
     row_version: NDArray[np.int64],
     row_policy: NDArray[np.uint16],

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("config", "check and show configurations"),
     "docs": ("docs", "generate reference pages and schemas"),
     "harbor": ("harbor", "hash tasks and fetch datasets"),
+    "images": ("images", "read what images hold"),
     "image-map": ("inputs", "write where each image of a plan is"),
     "lock": ("inputs", "lock the data of a resolved configuration"),
     "plan": ("inputs", "name the images that tasks need"),

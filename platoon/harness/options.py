@@ -6,9 +6,9 @@ import json
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 OptionType = Literal["bool", "int", "float", "str"]
 OptionValue = bool | int | float | str
@@ -23,8 +23,8 @@ class OptionSpec(BaseModel):
     default: OptionValue
     description: str = ""
     allowed: list[OptionValue] | None = None
-    min: int | float | None = None
-    max: int | float | None = None
+    min: int | Annotated[float, Field(allow_inf_nan=False)] | None = None
+    max: int | Annotated[float, Field(allow_inf_nan=False)] | None = None
 
     def check(self, value: OptionValue) -> OptionValue:
         """The value as its type. Raises ValueError saying what must hold; a bool is no int, an int is a float's."""

@@ -83,6 +83,13 @@ def get_harness(reference: str) -> FunctionHarness | HarnessSpec:
     return _import(target) if ":" in target else _built_in_spec(target)
 
 
+def spec_content(reference: str) -> dict[str, Any] | None:
+    """What the spec says whose path is named; None for a name, which has a version, and for code. Raises ConfigError."""
+    if ":" in reference or not reference.endswith(".toml"):
+        return None
+    return load_spec(Path(reference)).content()
+
+
 @cache
 def _built_in_spec(path: str) -> HarnessSpec:
     return load_spec(Path(__file__).parent / path)

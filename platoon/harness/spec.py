@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from platoon.artifacts.digests import DataError, sha256_bytes, sha256_file
 from platoon.errors import ConfigError, Problem
 from platoon.harness.options import OptionSpec
 from platoon.harness.templates import TemplateError, check_template, placeholders
@@ -20,6 +21,10 @@ from platoon.harness.templates import TemplateError, check_template, placeholder
 Dialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 ExitMeaning = Literal["completed", "error"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Longer texts stand as digests where a spec is compared.
+MOST_SHOWN = 160
+# Where a spec lies, and what is for a reader alone; assets are told by what they hold.
+NO_CONTENT: Any = {"directory": True, "launch": {"assets"}, "options": {"__all__": {"description"}}}
 Whole = Annotated[int, Field(gt=0)]
 
 
@@ -136,6 +141,16 @@ class HarnessSpec(_Table):
     def reference(self) -> str:
         return f"{self.name}@{self.version}"
 
+    def content(self) -> dict[str, Any]:
+        """What the spec says, as JSON values without defaults: the same wherever it lies. Files and long texts stand as digests.
+
+        Raises ConfigError for an asset that cannot be read.
+        """
+        assets = {place: _asset_digest(self.directory / name) for place, name in self.launch.assets.items()}
+        told = self.model_dump(mode="json", exclude=NO_CONTENT, exclude_defaults=True)
+        content: dict[str, Any] = _with_digests({**told, "launch": {**told["launch"], "assets": assets}})
+        return content
+
     @field_validator("exit_codes", mode="before")
     @classmethod
     def _codes_are_numbers(cls, value: Any) -> Any:
@@ -180,6 +195,21 @@ class HarnessSpec(_Table):
             *([("final_message.file", final.file)] if final is not None and final.file is not None else []),
             *([("final_message.stdout_regex", final.stdout_regex)] if final is not None and final.stdout_regex is not None else []),
         ]
+
+
+def _asset_digest(path: Path) -> str:
+    try:
+        return sha256_file(path)
+    except (OSError, DataError) as error:
+        raise ConfigError(Problem(f"cannot be read: {error}", key="launch.assets", file=str(path))) from error
+
+
+def _with_digests(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_digests(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_digests(item) for item in value]
+    return sha256_bytes(value.encode()) if isinstance(value, str) and len(value) > MOST_SHOWN else value
 
 
 def load_spec(path: Path) -> HarnessSpec:

@@ -1,10 +1,9 @@
 """What a command tells a person while it works.
 
-On a terminal one status line shows the stage and what is waited for, redrawn in place; elsewhere, and where another command draws
-its own there, plain lines are written, one at each change and otherwise one a minute. `--log-file` gets plain lines in every case,
-the error that ended the command among them.
-Progress goes to standard error: standard output is for results. What cannot be told (a full disk, a terminal that is gone) never
-ends the work.
+On a terminal one status line shows the stage and what is waited for, redrawn in place (`status_line`); elsewhere plain lines are
+written, one at each change and otherwise one a minute. `--log-file` gets plain lines in every case, the error that ended the
+command among them. Progress goes to standard error: standard output is for results. What cannot be told (a full disk, a terminal
+that is gone) never ends the work.
 """
 
 from __future__ import annotations
@@ -72,10 +71,11 @@ class Console:
         text = stage + (f": {detail}" if detail else "") + (f" (waiting for {waiting_for})" if waiting_for else "")
         with self._lock:
             now = self._clock()
-            drawn = self._status is not None and self._status.show(text)
+            if self._status is not None:
+                self._status.show(stage, text)
             if stage != self._last_stage or now - self._last_line_at >= QUIET_LINE_S:
                 self._last_stage, self._last_line_at = stage, now
-                self._write(text, screen=not drawn)
+                self._write(text, screen=self._status is None)
 
     def close(self) -> None:
         """Ends the status line and the log files."""

@@ -1,7 +1,9 @@
 """One line of a terminal, redrawn in place, among commands that share the terminal and know nothing of each other.
 
 Each frame begins at the left edge and clears what it does not cover, so that whatever another program wrote is whole again within a
-frame. Of several commands on one terminal one draws, the one that holds the lock of the terminal; the others write plain lines.
+frame. Of several commands on one terminal one draws, the one that holds the lock of the terminal; the others write a plain line for
+a stage that lasts, and once a minute.
+
 Nothing is left to undo: no cursor is hidden, no mode is set, and a killed command leaves one stale line that the next text covers.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from contextlib import suppress
 from typing import IO
 
@@ -18,6 +21,9 @@ CLEAR = "\r\x1b[K"
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 PLAIN_SPINNER = "|/-\\"
 DEFAULT_COLUMNS = 80
+# A command that does not draw tells a stage that has lasted so long, and again after so long.
+PATIENCE_S = 2.0
+QUIET_LINE_S = 60.0
 
 
 class StatusLine:
@@ -25,7 +31,8 @@ class StatusLine:
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
-        self._text = ""
+        self._stage = self._text = ""
+        self._tell_at = float("inf")
         self._frame = 0
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -34,18 +41,17 @@ class StatusLine:
         utf8 = "utf" in (getattr(stream, "encoding", None) or "").lower()
         self._spinner, self._ellipsis = (SPINNER, "…") if utf8 else (PLAIN_SPINNER, "...")
 
-    def show(self, text: str) -> bool:
-        """Draws the text from now on; False, and nothing drawn, while another command draws on this terminal."""
+    def show(self, stage: str, text: str) -> None:
+        """Draws the text from now on. stage: what a line is worth, should another command draw on this terminal."""
         with self._lock:
-            if not self._terminal.take():
-                return False
-            self._text = text
+            if stage != self._stage:
+                self._tell_at = time.monotonic() + PATIENCE_S
+            self._stage, self._text = stage, text
             if self._thread is None:
                 self._ended.clear()
                 self._thread = threading.Thread(target=self._redraw, name="status line", daemon=True)
                 self._thread.start()
                 self._draw()
-        return True
 
     def write(self, text: str) -> None:
         """A line that stays, above the status line."""
@@ -61,7 +67,8 @@ class StatusLine:
             self._ended.set()
         if thread is not None:
             thread.join()
-            self._put(CLEAR)
+            if self._terminal.is_taken:
+                self._put(CLEAR)
         self._terminal.give_back()
 
     def _redraw(self) -> None:
@@ -72,6 +79,11 @@ class StatusLine:
                     self._draw()
 
     def _draw(self) -> None:
+        if not self._terminal.take():
+            if time.monotonic() >= self._tell_at:
+                self._tell_at = time.monotonic() + QUIET_LINE_S
+                self._put(f"{CLEAR}{self._text}\n")
+            return
         spinner = self._spinner[self._frame % len(self._spinner)]
         # The last column stays free: a terminal wraps there.
         shown = cut(self._text, self._terminal.columns() - 3, self._ellipsis)
@@ -93,6 +105,11 @@ class _Terminal:
         with suppress(OSError, ValueError):
             self._fd = stream.fileno()
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether this command draws."""
+        return self._fd is None or self._lock_fd is not None
+
     def columns(self) -> int:
         if self._fd is not None:
             with suppress(OSError):
@@ -100,8 +117,9 @@ class _Terminal:
         return DEFAULT_COLUMNS
 
     def take(self) -> bool:
-        if self._fd is None or self._lock_fd is not None:
+        if self.is_taken:
             return True
+        assert self._fd is not None
         try:
             # Opened anew: a lock belongs to an open file, and commands inherit theirs from one another.
             fd = os.open(os.ttyname(self._fd), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)

@@ -21,6 +21,8 @@ from platoon.pipeline.recipe import Recipe, config_key, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, try_resolve
 from platoon.site import Site
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.policy.spec import MAIN
+from platoon.train.trainer.renderers import early_renderers, section_of
 
 
 def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
@@ -64,6 +66,23 @@ def _harnesses(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
             yield replace(problem, file=str(path))
 
 
+def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
+    """Renderers and embedded models that are none; of a model that only its service knows, the settings."""
+    model = model_of(resolved.kind).model_validate_json(json.dumps(resolved.values))
+    if isinstance(model, RunConfig):
+        read = model.agents.sampled if model.trainer == "rl" else {MAIN}
+        models = {section_of(policy): model.model_spec(policy) for policy in sorted(read, key=lambda policy: policy != MAIN)}
+    else:
+        assert isinstance(model, EvaluationConfig)
+        models = {"inference": model.model_spec()}
+    try:
+        early_renderers(models)
+    except ConfigError as error:
+        for problem in error.problems:
+            rule = f"{problem.file}: {problem.rule}" if problem.file else problem.rule
+            yield Problem(rule, problem.key, str(path), problem.advice)
+
+
 def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
     """Datasets that list no task, or cannot be listed; no task is read for it."""
     for number, _, entry in resolved.harbor_entries():
@@ -86,7 +105,7 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     resolved, problems = try_resolve(path, site)
     if resolved is None:
         raise ConfigError(problems)
-    if found := [*problems, *_harnesses(resolved, path), *_empty_datasets(resolved, path)]:
+    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_empty_datasets(resolved, path)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.canonical import read_json
+from platoon.artifacts.digests import sha256_file
 from platoon.artifacts.publish import publish_json
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -20,7 +20,7 @@ from platoon.host.console import Console
 from platoon.images.image_map import image_map
 from platoon.pipeline.kinds import Kind
 from platoon.pipeline.layout import CONFIG, DATASETS, IMAGE_MAP, INPUT_FILES, PLAN
-from platoon.pipeline.lock import chat_path, lock_datasets, read_datasets, restore
+from platoon.pipeline.lock import chat_path, check_harnesses, lock_datasets, read_datasets, restore
 from platoon.pipeline.plan import locked, make_plan
 from platoon.pipeline.resolve import ResolvedConfig, read_resolved, resolve, write_resolved
 from platoon.site import Site
@@ -96,12 +96,13 @@ def read_inputs(directory: Path, site: Site, base: Path | None = None, console: 
     resolved = read_resolved(directory / CONFIG)
     datasets = read_datasets(directory / DATASETS)
     if base is not None:
+        check_harnesses(resolved, datasets, base)
         restore(resolved, datasets, base, site, console or Console())
     return RunInputs(
         directory=directory,
         kind=resolved.kind,
         values=resolved.values,
-        digests={name: f"sha256:{hashlib.sha256((directory / name).read_bytes()).hexdigest()}" for name in INPUT_FILES},
+        digests={name: sha256_file(directory / name) for name in INPUT_FILES},
         entries=_entries(resolved, datasets, site, base or Path()),
         chat=_chat(datasets, site),
         image_map=read_json(directory / IMAGE_MAP, "image map"),

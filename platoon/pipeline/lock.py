@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.canonical import canonical_bytes, read_json
+from platoon.artifacts.canonical import canonical_bytes, canonical_digest, read_json
 from platoon.artifacts.digests import DataError, file_digest
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.store import Store
@@ -18,19 +18,21 @@ from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problem
 from platoon.envs.harbor.fetch import Fetched
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.publish import HarborCache, cache_problems
 from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
+from platoon.harness.spec import load_spec
 from platoon.host.console import Console
 from platoon.pipeline.datasets import fetch_tools, locked_dataset, recorded_datasets, say_warnings
 from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
-from platoon.pipeline.sources import written_paths
+from platoon.pipeline.sources import is_spec, written_paths
 from platoon.site import Site
 
 RULE = "platoon-datasets-v1"
 CHAT_KIND = "chat"
+HARNESSES = "harnesses"
 CHAT_LIMIT_BYTES = 16 * 1024 * 1024 * 1024
 
 
@@ -58,9 +60,42 @@ def lock_datasets(
             chat.append(_chat_entry(text, base, site))
         except ConfigError as error:
             problems.extend(error.problems)
+    try:
+        harnesses = harness_entries(resolved, base)
+    except ConfigError as error:
+        problems.extend(error.problems)
     if problems:
         raise ConfigError(problems)
-    return {"rule": RULE, "harbor": harbor, "chat": chat}
+    found = {"rule": RULE, "harbor": harbor, "chat": chat}
+    return {**found, HARNESSES: harnesses} if harnesses else found
+
+
+def harness_entries(resolved: ResolvedConfig, base: Path) -> list[dict[str, str]]:
+    """Digest of what each harness spec of an entry says, comments and layout left out. Raises ConfigError with every problem."""
+    found: list[dict[str, str]] = []
+    problems: list[Problem] = []
+    for number, entry in enumerate(resolved.values.get("environments", ())):
+        if not is_spec(entry.get("harness")):
+            continue
+        try:
+            content = load_spec(base / Path(entry["harness"]).expanduser()).content()
+        except ConfigError as error:
+            key = f"environments.{number}.harness"
+            problems += [Problem(str(problem), key=key) for problem in error.problems]
+        else:
+            found.append({"environment": entry.get("name") or "default", "digest": canonical_digest(content)})
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def check_harnesses(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path) -> None:
+    """Raises NotPreparedError when a harness spec says something else than when it was locked."""
+    locked = {entry["environment"]: entry["digest"] for entry in datasets.get(HARNESSES, ())}
+    for entry in harness_entries(resolved, base):
+        if locked.get(entry["environment"]) != entry["digest"]:
+            rule = f"environment {entry['environment']}: its harness spec says something else than when it was locked"
+            raise NotPreparedError(Problem(rule, advice="run platoon prepare"))
 
 
 def read_datasets(path: Path) -> dict[str, Any]:
@@ -103,7 +138,7 @@ def _missing(datasets: Mapping[str, Any], site: Site) -> bool:
             lock = HarborLock.read(cache.lock_by_digest(entry["lock_digest"]))
         except ConfigError:
             return True
-        if not all(cache.has_task(row.digest) for row in lock.tasks):
+        if any(cache_problems((row.digest for row in lock.tasks), cache)):
             return True
     return False
 

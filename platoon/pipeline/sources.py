@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -61,6 +62,8 @@ def data_files(config: str | Path) -> list[str]:
         if keys[-1] == "registry":
             for beside in _beside_registry(path):
                 found.update(_files(beside))
+        if path.suffix == ".toml":
+            found.update(os.path.normpath(asset) for asset in _assets(path) if asset.is_file())
     return sorted(found)
 
 
@@ -114,13 +117,21 @@ def _beside_registry(path: Path) -> Iterator[Path]:
     for dataset in value if isinstance(value, list) else [value]:
         tasks = dataset.get("tasks") if isinstance(dataset, dict) else None
         for task in tasks if isinstance(tasks, list) else []:
-            if (
-                isinstance(task, dict)
-                and not task.get("git_url")
-                and isinstance(task.get("path"), str)
-                and "\0" not in task["path"]
-            ):
-                yield path.parent / task["path"]
+            place = task.get("path") if isinstance(task, dict) and not task.get("git_url") else None
+            if isinstance(place, str) and "\0" not in place:
+                yield path.parent / place
+
+
+def _assets(path: Path) -> Iterator[Path]:
+    """Files beside a harness spec that it brings along; none of another TOML file."""
+    try:
+        launch = tomllib.loads(path.read_text(encoding="utf-8")).get("launch")
+    except (OSError, ValueError):
+        return
+    assets = launch.get("assets") if isinstance(launch, dict) else None
+    for name in assets.values() if isinstance(assets, dict) else ():
+        if isinstance(name, str) and "\0" not in name:
+            yield path.parent / name
 
 
 def _files(path: Path) -> Iterator[str]:

@@ -34,6 +34,7 @@ from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
 from platoon.train.trainer.found import check_found
 from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured, told_figures
+from platoon.train.trainer.renderers import early_renderers, section_of
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
@@ -75,6 +76,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     if known:
         refuse_trained_beyond(request.run, request.run_dir, trainer.planned_steps(), _plan_key(config, trainer.planned_steps()))
     check_keys(specs)
+    _preview(config, specs, trainer)
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
     with Lease(request.run_dir), console.also_to(request.run_dir / "logs" / "train.log"):
         # Another start may have made the run between the two looks.
@@ -92,6 +94,14 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         return EXIT_CODES[reason]
     _write_receipt(request, trainer, facts, console)
     return exits.DONE
+
+
+def _preview(config: RunConfig, specs: Mapping[str, PolicySpec], trainer: Trainer) -> None:
+    """Raises ConfigError for renderers that would render nothing, and for data they refuse, before anything is made."""
+    read = config.agents.sampled if trainer.needs().rollouts else {MAIN}
+    sections = {section_of(policy): policy for policy in specs if policy in read}
+    found = early_renderers({section: specs[policy].model for section, policy in sections.items()})
+    trainer.preview({sections[section]: renderer for section, renderer in found.items()})
 
 
 async def _start(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from platoon.errors import ConfigError, Problem
 from platoon.host.imports import begin_import
+from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import LOCAL, PolicySpec
@@ -34,7 +35,7 @@ def service_names(config: RunConfig, specs: Mapping[str, PolicySpec]) -> dict[st
 
 def check_keys(specs: Mapping[str, PolicySpec]) -> None:
     """Raises ConfigError when a service that is not embedded needs a key and none is set."""
-    if all(_base_url(spec) == LOCAL for spec in specs.values()):
+    if all(base_url(spec.model) == LOCAL for spec in specs.values()):
         return
     key = os.environ.get(KEY_VARIABLE, "")
     if not key.startswith(KEY_PREFIX):
@@ -58,9 +59,9 @@ async def run_services(
     begin_import("tinker")
     async with AsyncExitStack() as stack:
         for policy, spec in specs.items():
-            base_url = _base_url(spec)
-            if base_url != LOCAL:
-                addresses[policy] = ServiceAddress(base_url)
+            address = base_url(spec.model)
+            if address != LOCAL:
+                addresses[policy] = ServiceAddress(address)
                 continue
             name = names[policy]
             if name not in started:
@@ -75,5 +76,6 @@ async def run_services(
         yield RunServices(addresses, died)
 
 
-def _base_url(spec: PolicySpec) -> str | None:
-    return spec.model.base_url or os.environ.get(ADDRESS_VARIABLE) or None
+def base_url(model: ModelSpec) -> str | None:
+    """Where a model's service is; None for the SDK's default address."""
+    return model.base_url or os.environ.get(ADDRESS_VARIABLE) or None

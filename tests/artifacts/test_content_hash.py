@@ -75,7 +75,7 @@ def test_vectors(vector: dict[str, Any], tmp_path: Path) -> None:
     write_tree(tmp_path, vector["files"], vector["links"])
     assert VECTORS["rule"] == digests.CONTENT_HASH_RULE
     assert digests.content_hash(tmp_path) == f"sha256:{vector['digest']}"
-    assert [file.path for file in digests.hashed_files(tmp_path)] == vector["order"]
+    assert [file.path for file in digests.hashed_task(tmp_path).files] == vector["order"]
     assert twin.content_hash(tmp_path) == (vector["digest"], vector["order"])
 
 
@@ -125,7 +125,7 @@ def test_trees_agree_with_twin(
         with pytest.raises(digests.DataError, match=r"\.gitignore: line \d+"):
             digests.content_hash(root)
         return
-    assert (digests.content_hash(root), [file.path for file in digests.hashed_files(root)]) == (
+    assert (digests.content_hash(root), [file.path for file in digests.hashed_task(root).files]) == (
         f"sha256:{expected[0]}",
         expected[1],
     )

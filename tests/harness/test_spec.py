@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from platoon.errors import ConfigError
@@ -208,3 +211,45 @@ def test_the_package_is_the_decorator():
     for name in ("platoon-mine", "openhands", "Bad Name"):
         with pytest.raises(ValueError, match="name"):
             harness(name)(loop)
+
+
+def test_what_a_spec_says_is_the_same_wherever_it_lies_and_however_it_is_laid_out(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    told = spec_of(tmp_path, WHOLE).content()
+    other = WHOLE.replace("timeout_s = 10\n", "# a comment\ntimeout_s =   10.0\n").replace('description = "How much"\n', "")
+    assert spec_of(elsewhere, other).content() == told
+    assert spec_of(elsewhere, WHOLE.replace("max = 5\n", "max = 5\nallowed = [1, 2, 3]\n")).content() != told
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+CHANGES = {
+    "launch.argv": ('"{ literal }"', '"{ other }"'),
+    "launch.env": ('KEY = "{api_key}"', 'KEY2 = "{api_key}"'),
+    "launch.files": ("{instruction}", "{instruction}!"),
+    "mcp.config_template": ('config_template = "{mcp_url}"', f'config_template = "{"x" * 500}{{mcp_url}}"'),
+    "options.level": ("default = 3", "default = 4"),
+    "exit_codes": ('4 = "error"', '5 = "error"'),
+    "version": ('"2.1"', '"2.2"'),
+    "timeout_s": ("timeout_s = 10", "timeout_s = 11"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_a_spec_says_otherwise_is_seen(change, tmp_path):
+    old, new = CHANGES[change]
+    before, after = spec_of(tmp_path, WHOLE).content(), spec_of(tmp_path, WHOLE.replace(old, new)).content()
+    assert before != after
+    top = change.split(".")[0]
+    assert {key for key in before if before[key] != after[key]} == {top}
+    assert all(len(text) < 200 for text in re.findall(r'"([^"]*)"', json.dumps(after)))
+
+
+def test_an_asset_counts_by_what_it_holds(tmp_path):
+    spec = spec_of(tmp_path, WHOLE)
+    before = spec.content()
+    (tmp_path / "s.py").write_text("print()")
+    assert spec.content()["launch"]["assets"] != before["launch"]["assets"]
+    (tmp_path / "s.py").unlink()
+    with pytest.raises(ConfigError, match=r"s\.py: launch\.assets: cannot be read"):
+        spec.content()

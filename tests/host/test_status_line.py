@@ -62,19 +62,24 @@ def test_the_line_is_whole_again_after_others_wrote_into_it_and_gone_at_the_end(
         other.flush()
         wait_for(lambda: terminal.rows()[-1].endswith("training: step 1") and "other" not in terminal.rows()[-1])
         console.say("saved")
-        wait_for(lambda: terminal.rows()[0] == "saved")
+        wait_for(lambda: terminal.rows()[:1] == ["saved"])
         console.close()
         assert terminal.rows() == ["saved"]
 
 
-def test_one_command_draws_and_the_others_write_lines_until_it_ends(terminal: Terminal) -> None:
+def test_one_command_draws_and_the_others_write_stages_that_last_until_it_ends(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with terminal.open() as one, terminal.open() as two, Console(two) as second:
         with Console(one) as first:
             first.progress("training", "a")
+            second.progress("reading", "short")
+            monkeypatch.setattr("platoon.host.status_line.PATIENCE_S", 0.0)
             second.progress("locking", "b")
+            wait_for(lambda: "locking: b" in terminal.rows())
             second.progress("locking", "c")
             second.progress("planning", "d")
-            assert terminal.rows()[:2] == ["locking: b", "planning: d"]
+            wait_for(lambda: "planning: d" in terminal.rows())
             wait_for(lambda: terminal.rows()[-1].endswith("training: a"))
         second.progress("mapping", "e")
         wait_for(lambda: terminal.rows()[-1].endswith("mapping: e"))
@@ -84,7 +89,7 @@ def test_one_command_draws_and_the_others_write_lines_until_it_ends(terminal: Te
 def test_a_long_line_is_one_row_and_a_plain_terminal_gets_plain_signs(terminal: Terminal) -> None:
     with terminal.open("ascii") as stream:
         line = StatusLine(stream)
-        assert line.show("x" * 200)
+        line.show("x", "x" * 200)
         rows = terminal.rows()
         line.hide()
     assert rows == ["| " + "x" * 34 + "..."]
@@ -114,7 +119,9 @@ def test_text_is_cut_to_cells(text: str, cells: int, told: str) -> None:
 
 
 def test_a_stream_that_is_no_device_is_drawn_on_alone() -> None:
-    line = StatusLine(io.StringIO())
-    assert line.show("a") and line.show("b")
+    stream = io.StringIO()
+    line = StatusLine(stream)
+    line.show("a", "a")
     line.hide()
     line.hide()
+    assert "a" in stream.getvalue() and shown(stream.getvalue()) == [""]

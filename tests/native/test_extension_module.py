@@ -6,6 +6,7 @@ import ast
 import errno
 import inspect
 import multiprocessing
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,7 +62,10 @@ def test_the_stub_says_what_the_module_holds() -> None:
 def test_build_info() -> None:
     info = _native.build_info()
     assert info["block_rule"] == _native.BLOCK_RULE and info["content_hash_rule"] == _native.CONTENT_HASH_RULE
-    assert set(info) == {"version", "target", "optimised", "block_rule", "content_hash_rule"}
+    assert info["owners_rule"] == _native.OWNERS_RULE
+    rules = {"block_rule", "content_hash_rule", "owners_rule"}
+    assert set(info) == {"version", "target", "optimised", "sha_unit", "threads"} | rules
+    assert info["threads"] == len(os.sched_getaffinity(0))
 
 
 def test_each_kind_of_error_becomes_its_exception(tmp_path: Path) -> None:

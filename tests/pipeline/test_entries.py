@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -11,12 +12,19 @@ from pathlib import Path
 import pytest
 
 import platoon.harness
-from platoon.errors import ConfigError
+from platoon import exits
+from platoon.artifacts.row_log import append_json_line
+from platoon.cli.train import _inputs as train_inputs
+from platoon.errors import ConfigError, IdentityError, NotPreparedError
 from platoon.host.console import Console
 from platoon.pipeline.entries import entry_tasks
-from platoon.pipeline.inputs import build_inputs
+from platoon.pipeline.inputs import build_inputs, read_inputs
+from platoon.pipeline.sources import data_files
 from platoon.site import Site
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.launch import TrainRequest, _identity, train
+from platoon.train.run_directory.identity import write_identity
+from platoon.train.trainer.build import build_trainer
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +52,82 @@ def test_tasks_of_a_locked_dataset_come_from_the_cache(
         return found
 
     assert asyncio.run(instructions()) == {f"t{number}": f"Do {number}.\n" for number in range(6)}
+
+
+@pytest.fixture
+def own_spec(make_recipe: Callable[..., Path]) -> Path:
+    """The recipe with a harness spec of its own; the spec's path."""
+    root = make_recipe()
+    shutil.copytree(Path(platoon.harness.__file__).parent / "builtin/platoon_bash", root / "h", ignore=lambda *_: ["__pycache__"])
+    path = root / "configs/rl.yaml"
+    path.write_text(path.read_text().replace("harness: platoon-bash", "harness: ../h/harness.toml"))
+    return root / "h/harness.toml"
+
+
+SPEC_CHANGES = {
+    "argv": ("harness.toml", "python3", "python3.11", "inputs.harness.tasks.launch.argv.2"),
+    "comment": ("harness.toml", "name =", "# say\nname =", None),
+    "asset": ("platoon_bash.py", "import json", "import json  # another", "inputs.harness.tasks.launch.assets."),
+}
+
+
+@pytest.mark.parametrize("change", SPEC_CHANGES)
+def test_what_a_harness_spec_says_is_part_of_the_run(
+    change: str, own_spec: Path, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platoon.train.launch._start", lambda *_, **__: pytest.fail("nothing may start"))
+    monkeypatch.setattr("platoon.train.launch._write_receipt", lambda *_: True)
+    config = own_spec.parent.parent / "configs/rl.yaml"
+
+    def start() -> int:
+        with Console(stream=io.StringIO()) as console:
+            request = TrainRequest("main", tmp_path / "runs/main", tmp_path, train_inputs(config, (), None, site, console))
+            if not request.run_dir.exists():
+                write_identity(request.run_dir, _identity(request, build_trainer(request.inputs), None))
+                append_json_line(request.run_dir / "metrics.jsonl", {"step": 1, "start": 1})
+            return train(request, console)
+
+    assert start() == exits.DONE
+    name, old, new, key = SPEC_CHANGES[change]
+    file = own_spec.parent / name
+    before = file.read_text()
+    assert old in before
+    file.write_text(before.replace(old, new, 1))
+    if key is None:
+        assert start() == exits.DONE
+    else:
+        files = sorted((tmp_path / "runs").rglob("*"))
+        with pytest.raises(IdentityError) as refusal:
+            start()
+        assert refusal.value.exit_code == exits.CONFIG
+        assert any(problem.key.startswith(key) for problem in refusal.value.problems), str(refusal.value)
+        assert sorted((tmp_path / "runs").rglob("*")) == files
+        file.write_text(before)
+        assert start() == exits.DONE
+
+
+def test_inputs_name_what_a_harness_spec_said_when_they_were_made(
+    own_spec: Path, tmp_path: Path, site: Site, console: Console
+) -> None:
+    root = own_spec.parent.parent
+    config = root / "configs/rl.yaml"
+    made = build_inputs(config, tmp_path / "inputs", site, console)
+    [locked] = json.loads((tmp_path / "inputs/datasets.lock.json").read_text())["harnesses"]
+    assert locked["environment"] == "tasks" and locked["digest"].startswith("sha256:")
+    assert read_inputs(tmp_path / "inputs", site, root / "configs").digests == made.digests
+    # The workflow asks for the lock again when one of these changed.
+    assert {str(own_spec), str(own_spec.parent / "platoon_bash.py")} <= set(data_files(config))
+    own_spec.write_text(own_spec.read_text().replace("python3", "python3.11"))
+    with pytest.raises(NotPreparedError, match=r"environment tasks: its harness spec says something else .*platoon prepare"):
+        read_inputs(tmp_path / "inputs", site, root / "configs")
+    assert build_inputs(config, tmp_path / "again", site, console).digests != made.digests
+
+
+def test_inputs_of_a_named_harness_name_none(
+    make_recipe: Callable[..., Path], tmp_path: Path, site: Site, console: Console
+) -> None:
+    build_inputs(make_recipe() / "configs/rl.yaml", tmp_path / "inputs", site, console)
+    assert set(json.loads((tmp_path / "inputs/datasets.lock.json").read_text())) == {"rule", "harbor", "chat"}
 
 
 def test_a_harness_is_checked_and_its_spec_found_before_anything_is_played(

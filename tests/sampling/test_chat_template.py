@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from platoon.errors import ConfigError
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import RenderError, RenderRequest
-from platoon.sampling.renderers.build import build_renderer
+from platoon.sampling.renderers.build import build_renderer, check_settings
 from platoon.sampling.renderers.chat_template import BATCH_CHARACTERS
 from platoon.testing import TOY_TOKENIZER_DIR, tool_call, toy_renderer, toy_tokenizer
+from tests.properties import examples
 
 pytestmark = pytest.mark.unit
 TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}]
@@ -235,3 +236,56 @@ def test_a_bug_in_the_parser_costs_no_call(monkeypatch, caplog):
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"tokenizer\.json"):
         build_renderer(ModelSpec("m", "chat_template"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{% for %}", "{{ messages", "{% unknown %}", "{{ x | nofilter }}", "{% generation %}", "{{ 1 +", "{% break %}", b"\xff\xfe"],
+)
+def test_a_template_that_is_none_is_refused_by_its_directory(template: str | bytes, tmp_path) -> None:
+    directory = tmp_path / "model"
+    shutil.copytree(TOY_TOKENIZER_DIR, directory)
+    (directory / "chat_template.jinja").write_bytes(template if isinstance(template, bytes) else template.encode())
+    with pytest.raises(ConfigError, match="template") as refusal:
+        build_renderer(ModelSpec("toy", "chat_template"), directory)
+    assert str(refusal.value).startswith(str(directory))
+
+
+SETTINGS = (
+    "enable_thinking",
+    "preserve_thinking",
+    "reasoning_effort",
+    "chat_template_kwargs",
+    "tool_call_parser",
+    "reasoning_tags",
+    "nothing",
+)
+ANY = st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.lists(st.text(max_size=4), max_size=3)
+
+
+@examples(60)
+@given(kwargs=st.dictionaries(st.sampled_from(SETTINGS), ANY | st.dictionaries(st.text(max_size=3), ANY, max_size=2), max_size=3))
+def test_settings_of_any_kind_make_a_renderer_or_are_refused_by_key(kwargs) -> None:
+    spec = ModelSpec("toy", "chat_template", kwargs)
+    try:
+        check_settings(spec)
+        build_renderer(spec, TOY_TOKENIZER_DIR).render(RenderRequest([{"role": "user", "content": "x"}]))
+    except RenderError:
+        assert kwargs["chat_template_kwargs"]
+    except ConfigError as error:
+        assert all(problem.key.partition(".")[2] in kwargs for problem in error.problems)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("reasoning_tags", 5),
+        ("reasoning_tags", ["a"]),
+        ("enable_thinking", "yes"),
+        ("tool_call_parser", None),
+        ("reasoning_effort", 3),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_without_a_tokenizer(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"renderer_kwargs.{key}: must be"):
+        check_settings(ModelSpec("toy", "chat_template", {key: value}))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from platoon import exits
 from platoon.artifacts.receipts import read_receipt
 from platoon.artifacts.row_log import append_json_line
-from platoon.errors import ConfigError, HeldError, IdentityError
+from platoon.errors import ConfigError, HeldError, IdentityError, ServiceError
 from platoon.host.console import Console
-from platoon.testing.fake_tinker import FakeFactory, FakeTinkerService
+from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
 from platoon.testing.toy_model import TOY_TOKENIZER_DIR
+from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.launch import TrainRequest, train
 from platoon.train.run_directory.lease import Lease
@@ -185,3 +187,94 @@ def test_a_fault_of_the_data_names_its_line(text: str, rule: str, launches: Laun
     with pytest.raises(ConfigError, match=rule) as refusal:
         launches.train(launches.request("warm"))
     assert refusal.value.problems[0].file.endswith("chat.jsonl:6")
+
+
+def model_of(directory: Path, template: str | None = None) -> str:
+    """A copy of the toy model, with another template."""
+    model = directory / "model"
+    shutil.copytree(TOY_TOKENIZER_DIR, model)
+    if template is not None:
+        (model / "chat_template.jinja").write_text(template)
+    return str(model)
+
+
+def templated(template: str) -> Callable[[Path], dict[str, Any]]:
+    return lambda directory: {"model_name": model_of(directory, template)}
+
+
+def with_settings(model: str = str(TOY_TOKENIZER_DIR), **kwargs: Any) -> Callable[[Path], dict[str, Any]]:
+    return lambda directory: {"model_name": model, "renderer_kwargs": kwargs}
+
+
+RENDERER_FAULTS: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "template": (templated("{% for %}"), r"train\.model_name: its chat template is no"),
+    "refuses": (templated("{{ raise_exception('never') }}"), "renderer_kwargs.tool_call_parser|never"),
+    "no_reply": (templated("{{ messages[0].content }}"), "chat.jsonl:1: cannot be rendered"),
+    "no_tokenizer": (lambda directory: {"model_name": str(directory)}, r"train\.model_name: not a readable tokenizer"),
+    "setting": (with_settings(colour=1), r"train\.renderer_kwargs\.colour: is none of"),
+    "type": (with_settings(reasoning_tags=5), r"train\.renderer_kwargs\.reasoning_tags: must be auto"),
+    "parser": (with_settings(tool_call_parser="no"), r"train\.renderer_kwargs\.tool_call_parser: 'no' is"),
+    "of_a_service": (with_settings("org/model", colour=1), r"train\.renderer_kwargs\.colour: is none of"),
+    "no_base": (with_settings("local/none"), r"train\.model_name: the embedded service has no base model"),
+}
+
+
+@pytest.mark.parametrize("fault", RENDERER_FAULTS)
+def test_a_renderer_that_renders_nothing_is_refused_before_anything_is_made(
+    fault: str, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fault == "no_base":
+        monkeypatch.setenv("TINKER_BASE_URL", "local")
+    settings, rule = RENDERER_FAULTS[fault]
+    with pytest.raises(ConfigError, match=rule) as refusal:
+        launches.train(launches.request("warm", **settings(launches.directory)))
+    assert refusal.value.exit_code == exits.CONFIG
+    assert not (launches.directory / "runs").exists() and launches.service.sessions == 0
+
+
+def test_renderers_of_every_policy_that_agents_sample_are_looked_at(launches: Launches) -> None:
+    config = RunConfig(
+        train={"model_name": str(TOY_TOKENIZER_DIR), "renderer_name": "chat_template", "batch_size": 1, "max_training_steps": 1},
+        environments=[{"service": "none", "harness": "platoon-noop"}],
+        policies={"helper": {"renderer_kwargs": {"colour": 1}}, "judge": {"trainable": False, "renderer_kwargs": {"smell": 1}}},
+        agents={"roles": {"helper": {"policy": "helper"}, "judge": {"policy": "judge"}}},
+    )
+    entry = EntryTasks(config.environments[0], cast("Any", None), ("task",))
+    request = replace(launches.request("main"), inputs=TrainInputs(config, launches.directory, entries=[entry]))
+    with pytest.raises(ConfigError) as refusal:
+        launches.train(request)
+    keys = [problem.key for problem in refusal.value.problems]
+    assert keys == ["policies.helper.renderer_kwargs.colour", "policies.judge.renderer_kwargs.smell"]
+    assert not (launches.directory / "runs").exists()
+
+
+def test_a_renderer_that_got_worse_leaves_a_run_as_it_was(launches: Launches) -> None:
+    model = model_of(launches.directory)
+    request = launches.request("warm", model_name=model)
+    launches.train(request)
+    before = state(request.run_dir)
+    template = Path(model) / "chat_template.jinja"
+    whole = template.read_text()
+    template.write_text("{% for %}")
+    with pytest.raises(ConfigError, match="its chat template is no template: line 1"):
+        launches.train(launches.request("warm", 5, model_name=model))
+    assert state(request.run_dir) == before
+    template.write_text(whole)
+    assert launches.train(launches.request("warm", 5, model_name=model)) == exits.DONE
+
+
+def test_a_start_that_trained_nothing_holds_a_mended_configuration_to_nothing(launches: Launches) -> None:
+    """The service alone knows what is wrong here, so the directory is made."""
+
+    def refuse(operation: str) -> None:
+        if operation == "create_lora_training_client":
+            raise FakeStatusError(422, "no such rank")
+
+    launches.service.before = refuse
+    with pytest.raises(ServiceError, match="no such rank"):
+        launches.train(launches.request("warm"))
+    assert (launches.directory / "runs/warm/identity.json").exists()
+    launches.service.before = lambda operation: None
+    assert launches.train(launches.request("warm", lora_rank=4)) == exits.DONE
+    with pytest.raises(IdentityError, match=r"train\.lora_rank"):
+        launches.train(launches.request("warm"))

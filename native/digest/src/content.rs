@@ -1,140 +1,167 @@
 //! The content hash of a task directory, rule `harbor-packager-v1` (`docs/reference/content-hash.md`).
 
-use std::fs::File;
+use std::ffi::CStr;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
-use crate::file::{hex, Hasher};
+use crate::file::{hex, write_hex, Sha256Bytes};
+use crate::hasher::Hasher;
 use crate::ignore::IgnoreRules;
-use crate::tree::{self, Root, DEPTH_LIMIT};
+use crate::tree::{self, Entries, Root};
+use crate::walk::{walk, Found, Place, Visit};
 use crate::DigestError;
 
 /// The name of the rule that this module follows; a change of any result needs another name.
 pub const CONTENT_HASH_RULE: &str = "harbor-packager-v1";
 
-const ROOT_FILES: [&str; 4] = ["task.toml", "instruction.md", "README.md", "trajectory.json"];
-const ROOT_DIRECTORIES: [&str; 4] = ["environment", "tests", "solution", "steps"];
-const IGNORE_FILE: &str = ".gitignore";
+/// Files and directories of the root that may enter, in order.
+const CANDIDATES: [(&CStr, bool); 8] = [
+    (c"README.md", false),
+    (c"environment", true),
+    (c"instruction.md", false),
+    (c"solution", true),
+    (c"steps", true),
+    (c"task.toml", false),
+    (c"tests", true),
+    (c"trajectory.json", false),
+];
+pub(crate) const IGNORE_FILE: &str = ".gitignore";
 
-/// A file that entered a content hash.
+/// A file that was read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashedFile {
-    /// Relative to the task, with `/`.
+    /// Relative to the tree's root, with `/`.
     pub path: String,
-    /// SHA-256 of the bytes, lower-case hex.
-    pub sha256: String,
+    /// SHA-256 of the bytes.
+    pub sha256: Sha256Bytes,
     pub size_bytes: u64,
 }
 
 /// A content hash and what it was taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashedTask {
-    /// Lower-case hex.
-    pub digest: String,
+    pub sha256: Sha256Bytes,
     /// In order of the path's code points.
     pub files: Vec<HashedFile>,
 }
 
-/// Hashes a task directory.
+impl HashedTask {
+    /// The content hash over files in order of their paths.
+    pub(crate) fn of(files: Vec<HashedFile>) -> Self {
+        let mut outer = Sha256::new();
+        let mut line = Vec::new();
+        for file in &files {
+            line.clear();
+            line.extend_from_slice(file.path.as_bytes());
+            line.push(0);
+            let start = line.len();
+            line.resize(start + 2 * file.sha256.len(), 0);
+            write_hex(&file.sha256, &mut line[start..]);
+            line.push(b'\n');
+            outer.update(&line);
+        }
+        Self { sha256: outer.finalize().into(), files }
+    }
+
+    /// The hash in lower-case hex.
+    pub fn digest(&self) -> String {
+        hex(&self.sha256)
+    }
+}
+
+/// Hashes a task directory on up to `threads` threads; how many makes no difference to the result.
 ///
 /// Modes, owners, times, empty directories and whether a file was reached through a link do not enter. Links are followed to files
 /// alone; a link out of the task that would enter is an error, as is a link in the place of one of the four directories.
-pub fn hash_task(task_dir: &Path) -> Result<HashedTask, DigestError> {
-    let root = Root::open(task_dir)?;
-    let rules = read_rules(&root)?;
-    let mut walk = Walk { root: &root, rules, hasher: Hasher::new(), files: Vec::new() };
-    for name in ROOT_FILES {
-        walk.take_file_or_link(name.to_owned())?;
+pub fn hash_task(task_dir: &Path, threads: usize) -> Result<HashedTask, DigestError> {
+    hash_task_root(&Root::open(task_dir)?, threads)
+}
+
+pub(crate) fn hash_task_root(root: &Root, threads: usize) -> Result<HashedTask, DigestError> {
+    let (rules, _) = read_rules(root)?;
+    let files = walk(root, candidates(root)?, threads, &HashVisit { root, rules: Some(rules) })?;
+    Ok(HashedTask::of(files.into_iter().map(|(path, digest)| digest.at(path)).collect()))
+}
+
+/// What `HashedFile` says beside the path.
+#[derive(Default)]
+pub(crate) struct FileDigest {
+    sha256: Sha256Bytes,
+    size_bytes: u64,
+}
+
+impl FileDigest {
+    pub(crate) fn at(self, path: String) -> HashedFile {
+        HashedFile { path, sha256: self.sha256, size_bytes: self.size_bytes }
     }
-    for name in ROOT_DIRECTORIES {
-        match tree::kind_at(root.as_fd(), name.as_ref()).map_err(|error| DigestError::io(root.name(name), error))? {
-            Some(FileType::Directory) => walk.take_directory(root.as_fd(), name.as_ref(), name.to_owned(), 1)?,
-            Some(FileType::Symlink) => return Err(DigestError::LinkedDirectory { path: root.name(name) }),
+}
+
+/// Hashes the files of a tree that `rules` do not leave out, those behind links included.
+pub(crate) struct HashVisit<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) rules: Option<IgnoreRules>,
+}
+
+impl Visit for HashVisit<'_> {
+    type Item = FileDigest;
+    type Worker = Hasher;
+
+    fn worker(&self) -> Hasher {
+        Hasher::new()
+    }
+
+    fn visit(&self, place: &Place<'_>, hasher: &mut Hasher, found: &mut Found<FileDigest>) -> Result<(), DigestError> {
+        if self.rules.as_ref().is_some_and(|rules| rules.is_ignored(place.path)) {
+            return Ok(());
+        }
+        let failed = |error| DigestError::io(self.root.name(place.path), error);
+        let file = if place.kind == FileType::Symlink {
+            match self.root.open_file(place.path.as_ref())? {
+                Some(file) => file,
+                None => return Ok(()),
+            }
+        } else {
+            tree::open_regular(place.parent, place.name).map_err(|error| failed(error.into()))?
+        };
+        let number = found.len();
+        found.push((place.path.to_owned(), FileDigest::default()));
+        found[number].1.size_bytes =
+            hasher.add(file, number, &mut |number, sha256| found[number].1.sha256 = sha256).map_err(failed)?;
+        Ok(())
+    }
+
+    fn finish(&self, hasher: &mut Hasher, found: &mut Found<FileDigest>) {
+        hasher.finish(&mut |number, sha256| found[number].1.sha256 = sha256);
+    }
+}
+
+/// The entries of a task's root that may enter.
+pub(crate) fn candidates(root: &Root) -> Result<Entries, DigestError> {
+    let mut entries = Entries::default();
+    for (name, is_directory) in CANDIDATES {
+        let shown = || root.name(name.to_string_lossy().as_ref());
+        match tree::kind_at(root.as_fd(), name).map_err(|error| DigestError::io(shown(), error))? {
+            Some(FileType::Symlink) if is_directory => return Err(DigestError::LinkedDirectory { path: shown() }),
+            Some(kind) if is_directory == (kind == FileType::Directory) => entries.push(name, kind),
             _ => {}
         }
     }
-    let mut files = walk.files;
-    // Bytes of UTF-8 sort as code points do.
-    files.sort_unstable_by(|left, right| left.path.cmp(&right.path));
-    let mut outer = Sha256::new();
-    for file in &files {
-        outer.update(file.path.as_bytes());
-        outer.update([0]);
-        outer.update(file.sha256.as_bytes());
-        outer.update(b"\n");
-    }
-    Ok(HashedTask { digest: hex(&outer.finalize()), files })
+    Ok(entries)
 }
 
-fn read_rules(root: &Root) -> Result<IgnoreRules, DigestError> {
+/// The patterns that decide which candidates enter, and the text of the file they stand in, if there is one.
+pub(crate) fn read_rules(root: &Root) -> Result<(IgnoreRules, Option<Vec<u8>>), DigestError> {
     let path = root.name(IGNORE_FILE);
     let Some(mut file) = root.open_file(IGNORE_FILE.as_ref())? else {
-        return Ok(IgnoreRules::default_rules());
+        return Ok((IgnoreRules::default_rules(), None));
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| DigestError::io(&path, error))?;
     match std::str::from_utf8(&bytes) {
-        Ok(text) => IgnoreRules::parse(text, &path),
+        Ok(text) => IgnoreRules::parse(text, &path).map(|rules| (rules, Some(bytes))),
         Err(error) => Err(DigestError::TextNotUtf8 { path, offset: error.valid_up_to() }),
-    }
-}
-
-struct Walk<'a> {
-    root: &'a Root,
-    rules: IgnoreRules,
-    hasher: Hasher,
-    files: Vec<HashedFile>,
-}
-
-impl Walk<'_> {
-    fn take_directory(
-        &mut self,
-        parent: BorrowedFd<'_>,
-        name: &std::ffi::OsStr,
-        path: String,
-        depth: usize,
-    ) -> Result<(), DigestError> {
-        if depth > DEPTH_LIMIT {
-            return Err(DigestError::TooDeep { path: self.root.name(path), limit: DEPTH_LIMIT });
-        }
-        let failed = |error| DigestError::io(self.root.name(&path), error);
-        let directory = tree::open_directory(parent, name).map_err(failed)?;
-        for entry in tree::entries(directory.as_fd()).map_err(failed)? {
-            let Some(entry_name) = entry.name.to_str() else {
-                return Err(DigestError::NameNotUtf8 { path: self.root.name(&path).join(&entry.name) });
-            };
-            let entry_path = format!("{path}/{entry_name}");
-            match entry.kind {
-                FileType::Directory => self.take_directory(directory.as_fd(), &entry.name, entry_path, depth + 1)?,
-                FileType::Symlink => self.take_file_or_link(entry_path)?,
-                FileType::RegularFile if !self.rules.is_ignored(&entry_path) => {
-                    let file = tree::open_regular(directory.as_fd(), &entry.name)
-                        .map_err(|error| DigestError::io(self.root.name(&entry_path), error))?;
-                    self.hash(file, entry_path)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn take_file_or_link(&mut self, path: String) -> Result<(), DigestError> {
-        if self.rules.is_ignored(&path) {
-            return Ok(());
-        }
-        match self.root.open_file(path.as_ref())? {
-            Some(file) => self.hash(file, path),
-            None => Ok(()),
-        }
-    }
-
-    fn hash(&mut self, file: File, path: String) -> Result<(), DigestError> {
-        let (sha256, size_bytes) = self.hasher.hash(file, &self.root.name(&path))?;
-        self.files.push(HashedFile { path, sha256, size_bytes });
-        Ok(())
     }
 }

@@ -16,6 +16,12 @@ pub enum DigestError {
     #[error("{}: a link stands where a directory of the task is expected", path.display())]
     LinkedDirectory { path: PathBuf },
 
+    #[error("{}: a link stands where a directory of the cache is expected", path.display())]
+    LinkedPlace { path: PathBuf },
+
+    #[error("{}: a link that leads to no file is not copied", path.display())]
+    LinkToNoFile { path: PathBuf },
+
     #[error("{}: the name is not UTF-8, which a content hash cannot spell", path.display())]
     NameNotUtf8 { path: PathBuf },
 

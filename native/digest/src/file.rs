@@ -1,8 +1,9 @@
-//! SHA-256 of one open file, and the lower-case hex spelling used everywhere.
+//! SHA-256 of open files, and the lower-case hex spelling used everywhere.
 
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
@@ -10,51 +11,125 @@ use sha2::{Digest, Sha256};
 use crate::DigestError;
 
 /// Large enough that system calls cost nothing beside the hash, small enough for the second-level cache.
-const READ_BYTES: usize = 256 * 1024;
+pub(crate) const READ_BYTES: usize = 256 * 1024;
 
 /// Opening must neither block on a FIFO nor take a terminal.
 pub(crate) const OPEN_FILE: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
+/// A SHA-256.
+pub type Sha256Bytes = [u8; 32];
+
 /// Lower-case hex of `bytes`.
 pub fn hex(bytes: &[u8]) -> String {
+    let mut text = vec![0; 2 * bytes.len()];
+    write_hex(bytes, &mut text);
+    text.into_iter().map(char::from).collect()
+}
+
+/// The SHA-256 that 64 lower-case hex digits spell.
+pub fn from_hex(text: &str) -> Option<Sha256Bytes> {
+    let digit = |character: u8| match character {
+        b'0'..=b'9' => Some(character - b'0'),
+        b'a'..=b'f' => Some(character - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = Sha256Bytes::default();
+    if text.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// Lower-case hex of `bytes` into `out`, which is twice as long.
+pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| DIGITS[nibble as usize] as char).collect()
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
 }
 
-/// SHA-256 (lower-case hex) and size in bytes of a regular file; links are followed.
-pub fn sha256_file(path: &Path) -> Result<(String, u64), DigestError> {
-    let descriptor = rustix::fs::open(path, OPEN_FILE, Mode::empty()).map_err(|error| DigestError::io(path, error))?;
-    Hasher::new().hash(File::from(descriptor), path)
+/// SHA-256 of bytes at hand.
+pub(crate) fn sha256(bytes: &[u8]) -> Sha256Bytes {
+    Sha256::digest(bytes).into()
 }
 
-/// Hashes one file after another through one buffer.
-pub(crate) struct Hasher {
+/// SHA-256 and size in bytes of a regular file; links are followed.
+pub fn sha256_file(path: &Path) -> Result<(Sha256Bytes, u64), DigestError> {
+    let (file, size_bytes) = open_following(path)?;
+    Reader::new().hash(file, size_bytes).map_err(|error| DigestError::io(path, error))
+}
+
+/// Opens a regular file for reading, links followed; its size comes with it.
+pub(crate) fn open_following(path: &Path) -> Result<(File, u64), DigestError> {
+    let opened = rustix::fs::open(path, OPEN_FILE, Mode::empty()).map_err(|error| DigestError::io(path, error))?;
+    let status = status_of_regular(&opened, || path.into())?;
+    Ok((File::from(opened), status.size_bytes))
+}
+
+/// What an open regular file is; `mode` has its permission bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileStatus {
+    pub(crate) size_bytes: u64,
+    pub(crate) mode: u32,
+}
+
+/// Anything but a regular file is refused, before a byte of it is read; `name` names it then.
+pub(crate) fn status_of_regular(file: impl AsFd, name: impl Fn() -> PathBuf) -> Result<FileStatus, DigestError> {
+    let status = rustix::fs::fstat(file).map_err(|error| DigestError::io(name(), error))?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Err(DigestError::NotAFile { path: name() });
+    }
+    Ok(FileStatus { size_bytes: u64::try_from(status.st_size).unwrap_or_default(), mode: status.st_mode & 0o7777 })
+}
+
+/// Reads one file after another through one buffer.
+pub(crate) struct Reader {
     buffer: Vec<u8>,
 }
 
-impl Hasher {
+impl Reader {
     pub(crate) fn new() -> Self {
         Self { buffer: vec![0; READ_BYTES] }
     }
 
-    /// `path` only names the file in errors. Anything but a regular file is refused before a byte is read.
-    pub(crate) fn hash(&mut self, mut file: File, path: &Path) -> Result<(String, u64), DigestError> {
-        let status = rustix::fs::fstat(&file).map_err(|error| DigestError::io(path, error))?;
-        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-            return Err(DigestError::NotAFile { path: path.into() });
-        }
+    /// SHA-256 and size of an open file; `size_bytes` is what it was said to have.
+    pub(crate) fn hash(&mut self, file: impl Read, size_bytes: u64) -> std::io::Result<(Sha256Bytes, u64)> {
         let mut digest = Sha256::new();
-        let mut size_bytes = 0u64;
+        let size_bytes = self.read_all(file, size_bytes, |bytes| {
+            digest.update(bytes);
+            Ok(())
+        })?;
+        Ok((digest.finalize().into(), size_bytes))
+    }
+
+    /// Hands the bytes of `file` to `take` piece by piece; how many there were.
+    ///
+    /// A file of the size it had when it was opened is read without asking for its end; one that is longer or shorter by now, and one
+    /// whose size says nothing (zero), is read until there is no more.
+    pub(crate) fn read_all(
+        &mut self,
+        mut file: impl Read,
+        size_bytes: u64,
+        mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> std::io::Result<u64> {
+        let mut total = 0u64;
         loop {
             match file.read(&mut self.buffer) {
-                Ok(0) => return Ok((hex(&digest.finalize()), size_bytes)),
+                Ok(0) => return Ok(total),
                 Ok(count) => {
-                    digest.update(&self.buffer[..count]);
-                    size_bytes += count as u64;
+                    take(&self.buffer[..count])?;
+                    total += count as u64;
+                    if total == size_bytes && count < self.buffer.len() {
+                        return Ok(total);
+                    }
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(DigestError::io(path, error)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

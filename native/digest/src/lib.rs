@@ -5,18 +5,31 @@
 //! in which a file system lists its entries.
 //!
 //! ```no_run
-//! let tree = platoon_digest::hash_task(std::path::Path::new("tasks/one"))?;
-//! println!("sha256:{} over {} files", tree.digest, tree.files.len());
+//! let task = platoon_digest::hash_task(std::path::Path::new("tasks/one"), 2)?;
+//! println!("sha256:{} over {} files", task.digest(), task.files.len());
 //! # Ok::<(), platoon_digest::DigestError>(())
 //! ```
 
 mod content;
 mod error;
 mod file;
+mod hasher;
 mod ignore;
+mod input;
+mod lanes;
+mod listing;
+mod owned;
+mod publish;
 mod tree;
+mod verify;
+mod walk;
 
 pub use content::{hash_task, HashedFile, HashedTask, CONTENT_HASH_RULE};
 pub use error::DigestError;
-pub use file::{hex, sha256_file};
+pub use file::{from_hex, hex, sha256_file, Sha256Bytes};
 pub use ignore::IgnoreRules;
+pub use input::{digest_of as input_digest_of, input_digest, input_digests};
+pub use lanes::has_sha_unit;
+pub use listing::{named_tree_files, tree_files, TreeFile};
+pub use publish::{publish_task, sync_file_system, Outcome, Publication, Published};
+pub use verify::{verify_tasks, Difference, ExpectedTask};

@@ -3,14 +3,18 @@
 //! No path is ever handed to the kernel whole: each component is looked at without following links and opened relative to its parent.
 //! A link is followed here, in user space, so that a target outside the root is seen before it is opened.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::file::OPEN_FILE;
 use crate::DigestError;
@@ -20,34 +24,69 @@ const LINK_LIMIT: usize = 40;
 /// Bounds recursion and open descriptors.
 pub(crate) const DEPTH_LIMIT: usize = 256;
 
-const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
+/// What the kernel may fill with entries at once.
+const LISTING_BYTES: usize = 32 * 1024;
+
+pub(crate) const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
 
 /// An open directory and the name it goes by in errors.
 pub(crate) struct Root {
-    descriptor: OwnedFd,
+    descriptor: Arc<OwnedFd>,
     path: PathBuf,
 }
 
-/// One entry of a directory, before links are followed.
-pub(crate) struct Entry {
-    pub(crate) name: OsString,
-    pub(crate) kind: FileType,
+/// The entries of a directory in order of their names' bytes; the names lie in one buffer, each ended by NUL.
+#[derive(Default)]
+pub(crate) struct Entries {
+    names: Vec<u8>,
+    items: Vec<Item>,
+}
+
+struct Item {
+    /// Where the name lies, its NUL included.
+    name: Range<usize>,
+    kind: FileType,
 }
 
 impl Root {
     pub(crate) fn open(path: &Path) -> Result<Self, DigestError> {
         let descriptor =
             rustix::fs::open(path, OPEN_DIRECTORY, Mode::empty()).map_err(|error| DigestError::io(path, error))?;
-        Ok(Self { descriptor, path: path.into() })
+        Ok(Self { descriptor: Arc::new(descriptor), path: path.into() })
+    }
+
+    /// Opens a directory that must not be a link.
+    pub(crate) fn open_itself(path: &Path) -> Result<Self, DigestError> {
+        let flags = OPEN_DIRECTORY.union(OFlags::NOFOLLOW);
+        let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| DigestError::io(path, error))?;
+        Ok(Self::of(opened, path))
+    }
+
+    /// A directory that is open already.
+    pub(crate) fn of(descriptor: OwnedFd, path: &Path) -> Self {
+        Self { descriptor: Arc::new(descriptor), path: path.into() }
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
+    /// The descriptor, kept open by whoever holds the result.
+    pub(crate) fn shared(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.descriptor)
+    }
+
     /// The name of `relative` in errors.
     pub(crate) fn name(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.path.join(relative)
+    }
+
+    /// Opens the regular file that a path names which should name one; what is none is an error, as is a path out of the root.
+    pub(crate) fn open_named(&self, relative: &str) -> Result<File, DigestError> {
+        if relative.is_empty() || relative.starts_with('/') || relative.contains('\0') {
+            return Err(DigestError::NotAFile { path: self.name(relative) });
+        }
+        self.open_file(relative.as_ref())?.ok_or_else(|| DigestError::NotAFile { path: self.name(relative) })
     }
 
     /// Opens the regular file that `relative` names, links followed; `None` where it names nothing, or something else.
@@ -74,10 +113,10 @@ impl Root {
                 continue;
             }
             let parent = parents.last().map_or(self.as_fd(), AsFd::as_fd);
-            match kind_at(parent, &component).map_err(failed)? {
+            match kind_at(parent, component.as_os_str()).map_err(failed)? {
                 Some(FileType::Symlink) => {
                     links += 1;
-                    let target = rustix::fs::readlinkat(parent, &component, Vec::new()).map_err(failed)?;
+                    let target = rustix::fs::readlinkat(parent, component.as_os_str(), Vec::new()).map_err(failed)?;
                     last_target = OsString::from_vec(target.into_bytes());
                     if last_target.as_bytes().starts_with(b"/") {
                         return Err(escapes(&last_target));
@@ -87,9 +126,11 @@ impl Root {
                     }
                     pending.extend(reversed_components(&last_target));
                 }
-                Some(FileType::Directory) => parents.push(open_directory(parent, &component).map_err(failed)?),
+                Some(FileType::Directory) => {
+                    parents.push(open_directory(parent, component.as_os_str()).map_err(failed)?)
+                }
                 Some(FileType::RegularFile) if pending.is_empty() => {
-                    return open_regular(parent, &component).map(Some).map_err(failed)
+                    return open_regular(parent, component.as_os_str()).map(Some).map_err(failed)
                 }
                 _ => return Ok(None),
             }
@@ -111,7 +152,7 @@ fn reversed_components(path: &OsStr) -> Vec<OsString> {
 }
 
 /// What `name` is in `parent`, links not followed; `None` where there is nothing.
-pub(crate) fn kind_at(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Option<FileType>, Errno> {
+pub(crate) fn kind_at(parent: BorrowedFd<'_>, name: impl Arg) -> Result<Option<FileType>, Errno> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => Ok(Some(FileType::from_raw_mode(status.st_mode))),
         Err(Errno::NOENT) => Ok(None),
@@ -119,29 +160,52 @@ pub(crate) fn kind_at(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Fil
     }
 }
 
-pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: impl Arg) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(parent, name, OPEN_DIRECTORY.union(OFlags::NOFOLLOW), Mode::empty())
 }
 
-pub(crate) fn open_regular(parent: BorrowedFd<'_>, name: &OsStr) -> Result<File, Errno> {
+/// Opens what is expected to be a regular file; a link is an error.
+pub(crate) fn open_regular(parent: BorrowedFd<'_>, name: impl Arg) -> Result<File, Errno> {
     rustix::fs::openat(parent, name, OPEN_FILE.union(OFlags::NOFOLLOW), Mode::empty()).map(File::from)
 }
 
-/// The entries of an open directory by name, so that which error comes first does not depend on the file system.
-pub(crate) fn entries(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
-    let mut found = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
-        if name == "." || name == ".." {
-            continue;
+impl Entries {
+    /// Lists an open directory.
+    pub(crate) fn read(directory: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let mut found = Self::default();
+        let mut buffer = [MaybeUninit::uninit(); LISTING_BYTES];
+        let mut listing = RawDir::new(directory, &mut buffer);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => kind_at(directory, name)?.unwrap_or(FileType::Unknown),
+                known => known,
+            };
+            found.push(name, kind);
         }
-        let kind = match entry.file_type() {
-            FileType::Unknown => kind_at(directory, &name)?.unwrap_or(FileType::Unknown),
-            known => known,
-        };
-        found.push(Entry { name, kind });
+        let names = &found.names;
+        found.items.sort_unstable_by(|left, right| names[left.name.clone()].cmp(&names[right.name.clone()]));
+        Ok(found)
     }
-    found.sort_unstable_by(|left, right| left.name.cmp(&right.name));
-    Ok(found)
+
+    /// Adds an entry; whoever adds keeps the order.
+    pub(crate) fn push(&mut self, name: &CStr, kind: FileType) {
+        let start = self.names.len();
+        self.names.extend_from_slice(name.to_bytes_with_nul());
+        self.items.push(Item { name: start..self.names.len(), kind });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Name and kind, links not followed.
+    pub(crate) fn get(&self, index: usize) -> (&CStr, FileType) {
+        let item = &self.items[index];
+        (CStr::from_bytes_with_nul(&self.names[item.name.clone()]).unwrap_or_default(), item.kind)
+    }
 }

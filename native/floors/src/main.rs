@@ -3,6 +3,7 @@
 //! The benchmarks run it as a peer: a kernel is judged by its ratio to the part of its work that cannot be left out.
 
 mod files;
+mod squash;
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +11,8 @@ use std::process::ExitCode;
 
 type Floor = fn(&Path) -> std::io::Result<String>;
 
-const FLOORS: [(&str, Floor); 2] = [("sha256", files::sha256), ("walk", files::walk)];
+const FLOORS: [(&str, Floor); 3] =
+    [("sha256", files::sha256), ("walk", files::walk), ("squash_tables", squash::tables)];
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();

@@ -43,6 +43,9 @@ pub enum Fault {
     #[error("the checksum is {got}, the header says {expected}")]
     Checksum { got: u32, expected: u64 },
 
+    #[error("no header begins here, so this is no tar")]
+    NoTar,
+
     #[error("{field} is \"{got}\", no number")]
     Number { field: &'static str, got: String },
 

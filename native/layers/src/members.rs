@@ -432,11 +432,15 @@ fn check_digest(layer: &Layer, digest: &str) -> Result<(), LayersError> {
 
 /// Where the first header is none, the file may be of another format.
 fn unless_other_format(offset: u64, window: &Window, error: LayersError) -> LayersError {
-    match other_format(window.magic()) {
-        Some(what) if offset == 0 && error.is_of_content() => {
-            LayersError::Unsupported { path: window.path().into(), what: what.into() }
+    let path = window.path();
+    match (other_format(window.magic()), error) {
+        (Some(what), error) if offset == 0 && error.is_of_content() => {
+            LayersError::Unsupported { path: path.into(), what: what.into() }
         }
-        _ => error,
+        (None, LayersError::Tar { fault: Fault::Checksum { .. } | Fault::Number { .. }, .. }) if offset == 0 => {
+            LayersError::Tar { path: path.into(), offset, fault: Fault::NoTar }
+        }
+        (_, error) => error,
     }
 }
 

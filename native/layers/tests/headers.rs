@@ -181,7 +181,9 @@ fn old_checksums_of_signed_bytes_are_taken() {
     let bytes = [&signed[..], &[0; 1024]].concat();
     assert_eq!(names(&bytes).len(), 1);
     signed[0] ^= 1;
-    assert!(matches!(fault(&[&signed[..], &[0; 1024]].concat()), (0, Fault::Checksum { .. })));
+    assert_eq!(fault(&[&signed[..], &[0; 1024]].concat()), (0, Fault::NoTar));
+    let later = Tar::new().file("a", 1, 1).bytes;
+    assert!(matches!(fault(&[&later[..], &signed].concat()), (1024, Fault::Checksum { .. })));
 }
 
 #[test]

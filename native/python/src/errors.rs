@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use platoon_digest::DigestError;
+use platoon_layers::{Fault, LayersError};
 use platoon_rows::RowsError;
 use platoon_squash::SquashError;
 use pyo3::create_exception;
@@ -19,6 +20,8 @@ pub(crate) fn digest_error(error: DigestError) -> PyErr {
         DigestError::Io { path, source } => os_error(path, &source),
         DigestError::NotAFile { .. }
         | DigestError::EscapingLink { .. }
+        | DigestError::LinkToNoFile { .. }
+        | DigestError::LinkedPlace { .. }
         | DigestError::TextNotUtf8 { .. }
         | DigestError::Pattern { .. } => DataError::new_err(error.to_string()),
         DigestError::LinkedDirectory { .. } | DigestError::NameNotUtf8 { .. } | DigestError::TooDeep { .. } => {
@@ -32,6 +35,24 @@ pub(crate) fn rows_error(error: RowsError) -> PyErr {
         ShapeError::new_err(error.to_string())
     } else {
         DataError::new_err(error.to_string())
+    }
+}
+
+pub(crate) fn layers_error(error: LayersError) -> PyErr {
+    match error {
+        LayersError::Io { path, source } => os_error(path, &source),
+        LayersError::Unsupported { .. }
+        | LayersError::Limit { .. }
+        | LayersError::Entry { fault: Fault::Kind { .. } | Fault::Sparse { .. }, .. } => {
+            UnsupportedError::new_err(error.to_string())
+        }
+        LayersError::NotAFile { .. }
+        | LayersError::MediaType { .. }
+        | LayersError::Compressed { .. }
+        | LayersError::Size { .. }
+        | LayersError::Digest { .. }
+        | LayersError::Tar { .. }
+        | LayersError::Entry { .. } => DataError::new_err(error.to_string()),
     }
 }
 

@@ -1,29 +1,47 @@
-//! Hashing of files and task directories.
+//! Hashing of files, task directories and any other tree.
 
 use std::path::{Path, PathBuf};
 
-use platoon_digest::IgnoreRules;
+use platoon_digest::{hex, HashedFile, IgnoreRules, TreeFile};
 use pyo3::prelude::*;
 
 use crate::errors::digest_error;
+use crate::threads::threads_or_default;
+
+/// Relative path, SHA-256 hex, size in bytes.
+type FileRow = (String, String, u64);
 
 /// SHA-256 of a regular file, links followed: lower-case hex and the size in bytes.
 #[pyfunction]
 pub(crate) fn sha256_file(py: Python<'_>, path: PathBuf) -> PyResult<(String, u64)> {
-    py.detach(|| platoon_digest::sha256_file(&path)).map_err(digest_error)
+    let (digest, size_bytes) = py.detach(|| platoon_digest::sha256_file(&path)).map_err(digest_error)?;
+    Ok((hex(&digest), size_bytes))
 }
 
 /// The content hash of a task directory, lower-case hex.
 #[pyfunction]
-pub(crate) fn content_hash(py: Python<'_>, task_dir: PathBuf) -> PyResult<String> {
-    py.detach(|| platoon_digest::hash_task(&task_dir)).map(|task| task.digest).map_err(digest_error)
+#[pyo3(signature = (task_dir, threads=None))]
+pub(crate) fn content_hash(py: Python<'_>, task_dir: PathBuf, threads: Option<usize>) -> PyResult<String> {
+    let threads = threads_or_default(threads);
+    let task = py.detach(|| platoon_digest::hash_task(&task_dir, threads)).map_err(digest_error)?;
+    Ok(task.digest())
 }
 
-/// The files that entered a content hash, by path: (relative path, SHA-256 hex, size in bytes).
+/// The content hash of a task directory and the files that entered it, by path.
 #[pyfunction]
-pub(crate) fn hashed_files(py: Python<'_>, task_dir: PathBuf) -> PyResult<Vec<(String, String, u64)>> {
-    let task = py.detach(|| platoon_digest::hash_task(&task_dir)).map_err(digest_error)?;
-    Ok(task.files.into_iter().map(|file| (file.path, file.sha256, file.size_bytes)).collect())
+#[pyo3(signature = (task_dir, threads=None))]
+pub(crate) fn hashed_files(
+    py: Python<'_>,
+    task_dir: PathBuf,
+    threads: Option<usize>,
+) -> PyResult<(String, Vec<FileRow>)> {
+    let threads = threads_or_default(threads);
+    let task = py.detach(|| platoon_digest::hash_task(&task_dir, threads)).map_err(digest_error)?;
+    Ok((task.digest(), task.files.into_iter().map(file_row).collect()))
+}
+
+pub(crate) fn file_row(file: HashedFile) -> FileRow {
+    (file.path, hex(&file.sha256), file.size_bytes)
 }
 
 /// True where the patterns of `text`, the text of an ignore file, leave out the file at `path` (relative, POSIX).
@@ -31,4 +49,32 @@ pub(crate) fn hashed_files(py: Python<'_>, task_dir: PathBuf) -> PyResult<Vec<(S
 pub(crate) fn is_ignored(text: &str, path: &str) -> PyResult<bool> {
     let rules = IgnoreRules::parse(text, Path::new(".gitignore")).map_err(digest_error)?;
     Ok(rules.is_ignored(path))
+}
+
+/// The files of a directory by path, all or the named ones: (relative path, SHA-256 hex, size in bytes, is executable).
+#[pyfunction]
+#[pyo3(signature = (directory, paths=None, threads=None))]
+pub(crate) fn tree_files(
+    py: Python<'_>,
+    directory: PathBuf,
+    paths: Option<Vec<String>>,
+    threads: Option<usize>,
+) -> PyResult<Vec<(String, String, u64, bool)>> {
+    let threads = threads_or_default(threads);
+    let files = py.detach(|| match &paths {
+        Some(paths) => platoon_digest::named_tree_files(&directory, paths),
+        None => platoon_digest::tree_files(&directory, threads),
+    });
+    let row = |TreeFile { file, is_executable }| {
+        let (path, digest, size_bytes) = file_row(file);
+        (path, digest, size_bytes, is_executable)
+    };
+    Ok(files.map_err(digest_error)?.into_iter().map(row).collect())
+}
+
+/// The input digests (normalised text) of files below a directory, lower-case hex, in the order of `paths`.
+#[pyfunction]
+pub(crate) fn input_digests(py: Python<'_>, directory: PathBuf, paths: Vec<String>) -> PyResult<Vec<String>> {
+    let digests = py.detach(|| platoon_digest::input_digests(&directory, &paths)).map_err(digest_error)?;
+    Ok(digests.iter().map(|digest| hex(digest)).collect())
 }

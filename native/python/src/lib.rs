@@ -1,7 +1,7 @@
 //! `platoon._native`: the Python face of the crates beside this one.
 //!
 //! Functions take contiguous typed arrays and give arrays, strings or dicts of arrays; `platoon.rows` and `platoon.artifacts` turn them into
-//! rich types. Nothing here calls back into Python, keeps state between calls or starts a thread. The signatures stand in
+//! rich types. Nothing here calls back into Python, keeps state between calls, or leaves a thread behind. The signatures stand in
 //! `platoon/_native.pyi`, which a test compares with the module.
 
 mod arrays;
@@ -9,9 +9,12 @@ mod blocks;
 mod errors;
 mod files;
 mod kernels;
+mod layers;
 mod memory;
 mod merger;
+mod publish;
 mod squash;
+mod threads;
 
 use pyo3::prelude::*;
 
@@ -29,14 +32,17 @@ mod _native {
     #[pymodule_export]
     use super::errors::{DataError, ShapeError, UnsupportedError};
     #[pymodule_export]
-    use super::files::{content_hash, hashed_files, is_ignored, sha256_file};
+    use super::files::{content_hash, hashed_files, input_digests, is_ignored, sha256_file, tree_files};
     #[pymodule_export]
     use super::kernels::{
         apply_advantages, assemble, baselines, dense_keys, discount_weights, level_weights, oldest_versions,
         row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
+    use super::layers::{image_owners, layer_owners};
+    #[pymodule_export]
     use super::merger::Merger;
+    use super::publish::{publish_task, sync_file_system, verify_tasks};
     #[pymodule_export]
     use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
 
@@ -52,8 +58,17 @@ mod _native {
     const CONTENT_HASH_RULE: &str = platoon_digest::CONTENT_HASH_RULE;
     #[pymodule_export]
     const BLOCK_RULE: &str = platoon_rows::BLOCK_RULE;
+    #[pymodule_export]
+    const OWNERS_RULE: &str = platoon_layers::OWNERS_RULE;
 
-    /// How the module was built: version, target, optimisation, the rules it implements.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        threads::remember_process();
+        Ok(())
+    }
+
+    /// How the module was built (version, target, optimisation, the rules it implements), and what it found here (the processor's unit
+    /// for SHA-256, the threads that a call gets by default).
     #[pyfunction]
     fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let info = PyDict::new(py);
@@ -62,6 +77,9 @@ mod _native {
         info.set_item("optimised", !cfg!(debug_assertions))?;
         info.set_item("content_hash_rule", CONTENT_HASH_RULE)?;
         info.set_item("block_rule", BLOCK_RULE)?;
+        info.set_item("owners_rule", OWNERS_RULE)?;
+        info.set_item("sha_unit", platoon_digest::has_sha_unit())?;
+        info.set_item("threads", threads::threads_or_default(None))?;
         Ok(info)
     }
 }

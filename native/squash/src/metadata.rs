@@ -17,7 +17,7 @@ pub(crate) const CACHED_BLOCKS: usize = 1 << 12;
 /// 512 MiB unpacked: about 16 million inodes.
 const TABLE_BLOCKS: usize = 1 << 16;
 /// A walk in the order of the writer unpacks few blocks twice.
-const UNPACK_FACTOR: u64 = 8;
+const UNPACK_FACTOR: u64 = 4;
 
 const HEADER_BYTES: u64 = 2;
 const NOT_PACKED: u16 = 1 << 15;

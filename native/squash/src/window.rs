@@ -1,9 +1,9 @@
-//! A part of an image, read some tens of kilobytes at a time.
+//! A part of an image, read some kilobytes at a time.
 
 use crate::{Source, SquashError};
 
 /// Packed blocks are small: several come with one call of the system.
-const READ_BYTES: u64 = 64 * 1024;
+const READ_BYTES: u64 = 16 * 1024;
 
 pub(crate) struct Window<'a> {
     name: &'static str,

@@ -6,14 +6,12 @@ directories, files that are no files, and names that would not survive a listing
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from platoon.artifacts.digests import PREFIX, DataError, HashedFile, UnsupportedError, hashed_files, hex_of
+from platoon.artifacts.digests import DataError, HashedTask, UnsupportedError, hashed_task
 from platoon.config.text import printable
 from platoon.envs.harbor.format import HASHED_DIRECTORIES, HASHED_FILES
 from platoon.errors import Problem
@@ -22,21 +20,9 @@ DEPTH_LIMIT = 100
 HASH_ERRORS = (OSError, DataError, UnsupportedError)
 
 
-@dataclass(frozen=True)
-class TaskContents:
-    """digest: `sha256:<hex>` of the task. files: in order of their paths' code points."""
-
-    digest: str
-    files: tuple[HashedFile, ...]
-
-
-def read_contents(directory: Path) -> TaskContents:
+def read_contents(directory: Path) -> HashedTask:
     """Hashes a task directory, reading each file once. Raises HASH_ERRORS."""
-    files = hashed_files(directory)
-    outer = hashlib.sha256()
-    for file in files:
-        outer.update(f"{file.path}\0{hex_of(file.digest)}\n".encode())
-    return TaskContents(PREFIX + outer.hexdigest(), files)
+    return hashed_task(directory)
 
 
 def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ from platoon.envs.harbor.answers import Answer, Request, Search, find_answer, is
 from platoon.envs.harbor.lock import HarborLock, tree_digest
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.overlays import overlays_digest
-from platoon.envs.harbor.publish import HarborCache, sweep_staging
+from platoon.envs.harbor.publish import HarborCache, make_durable, sweep_staging
 from platoon.envs.harbor.reuse import Reuse, changes, rows_of
 from platoon.envs.harbor.sources.places import check_places, make_directory
 from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Recorded
@@ -152,6 +152,7 @@ def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools
     lock, taken = make_lock(request, dataset, tools, older)
     if search.answer is not None and not keeps_name:
         _tell_changes(request, search.answer.lock, lock, tools)
+    make_durable(tools.cache)
     answer = Answer(lock, request.path)
     if keeps_name and (request.path.exists() or request.options.lock is not None):
         return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)

@@ -19,7 +19,6 @@ from platoon.envs.harbor.options import HoldOut
 from platoon.errors import ConfigError, Problem
 
 EMPTY_FILE = "sha256:" + hashlib.sha256(b"").hexdigest()
-BINARY_PROBE_BYTES = 8000
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,6 @@ def split(rows: Iterable[HoldOutRow], options: HoldOut) -> Split:
 def eval_digest(names: Iterable[str]) -> str:
     """SHA-256 of the sorted ids joined with LF, 64 hex."""
     return _hash("\n".join(sorted(names)))
-
-
-def input_digest(data: bytes) -> str:
-    """`sha256:` of a file as an input of a task: text counts without byte order mark, line ends, trailing blanks, blank lines."""
-    if b"\0" not in data[:BINARY_PROBE_BYTES]:
-        data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = (line.rstrip(b" \t") for line in data.split(b"\n"))
-        data = b"".join(line + b"\n" for line in lines if line)
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRow, str, str]]:

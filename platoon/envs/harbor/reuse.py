@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.digests import is_digest
+from platoon.artifacts.digests import HashedTask, is_digest
 from platoon.artifacts.publish import WRITABLE, publish_bytes
-from platoon.envs.harbor.content import HASH_ERRORS, TaskContents, read_contents
+from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.publish import HarborCache
@@ -28,7 +28,7 @@ class Known:
     """A task in the cache. upstream_digest: before overlays, None where they changed nothing."""
 
     directory: Path
-    contents: TaskContents
+    contents: HashedTask
     upstream_digest: str | None
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.digests import HashedTask, input_digests
 from platoon.config.text import printable
 from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
-from platoon.envs.harbor.content import TaskContents
 from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
-from platoon.envs.harbor.input_files import input_file_digest
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
@@ -71,7 +70,7 @@ class _Judged:
 
 
 def build_row(
-    task: SourceTask, directory: Path, contents: TaskContents, index: Mapping[str, Any], settings: TaskSettings
+    task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
 ) -> BuiltRow:
     """The row of a task whose files, overlays applied, lie in `directory`. What is wrong with the task is `refused`, not raised."""
     judged = _Judged()
@@ -95,6 +94,7 @@ def build_row(
     if planned is not None:
         _judge_plan(planned, flags, settings.refuse, judged)
     sizes = {file.path: file.size_bytes for file in contents.files}
+    paths = [path for path in (planned.inputs if planned else ()) if path in sizes and path not in NOT_INPUTS]
     uploads = [sum(sizes.get(path, 0) for path in paths) for paths in (planned.uploads if planned else (), verifier_uploads)]
     flags["upload_bytes"] = max(uploads)
     limit = settings.refuse.uploads_over_mb
@@ -110,11 +110,7 @@ def build_row(
         verifier_image=verifier_image,
         compose=planned.compose if planned is not None else None,
         refused=judged.first,
-        input_files={
-            path: input_file_digest(directory / path)
-            for path in (planned.inputs if planned else ())
-            if path in sizes and path not in NOT_INPUTS
-        },
+        input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
         upstream_digest=settings.upstream_digest,
         origin=task.origin,
         overlays=tuple(overlay.name for overlay in settings.overlays),

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.digests import HashedTask
 from platoon.config.text import printable
 from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.answers import Request
-from platoon.envs.harbor.content import HASH_ERRORS, TaskContents, read_contents, tree_problems
+from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.overlays import Overlay, apply_files
-from platoon.envs.harbor.publish import FILE_MODE, publish_task
+from platoon.envs.harbor.publish import publish_task
 from platoon.envs.harbor.reuse import Reuse
 from platoon.envs.harbor.rows import TaskSettings
 from platoon.envs.harbor.sources.places import make_directory, staging
@@ -44,7 +45,7 @@ class Prepared:
     """A task's files with overlays applied. refusal: why one could not be."""
 
     directory: Path
-    contents: TaskContents
+    contents: HashedTask
     upstream_digest: str | None = None
     refusal: str | None = None
 
@@ -126,7 +127,7 @@ class _Taker:
         return self.taken
 
     def _add(
-        self, task: SourceTask, directory: Path, contents: TaskContents, index: Mapping[str, Any], settings: TaskSettings
+        self, task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
     ) -> None:
         built = rows.build_row(task, directory, contents, index, settings)
         self.rows.append(built.row)
@@ -178,7 +179,7 @@ def prepared(item: Materialised, overlays: Sequence[Overlay], tools: FetchTools,
         yield Prepared(copy, after, contents.digest if after.digest != contents.digest else None)
 
 
-def _copy(item: Materialised, contents: TaskContents, target: Path) -> None:
+def _copy(item: Materialised, contents: HashedTask, target: Path) -> None:
     """Copies what is hashed, by new inodes and without modes, which the cache gives."""
     make_directory(target)
     names = [file.path for file in contents.files]
@@ -187,4 +188,3 @@ def _copy(item: Materialised, contents: TaskContents, target: Path) -> None:
     for name in names:
         make_directory((target / name).parent)
         shutil.copyfile(item.directory / name, target / name)
-        (target / name).chmod(FILE_MODE)

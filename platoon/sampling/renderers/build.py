@@ -23,3 +23,9 @@ def build_renderer(spec: ModelSpec, tokenizer_dir: Path | str) -> Renderer:
     from platoon.sampling.renderers.cookbook import CookbookRenderer
 
     return CookbookRenderer.build(spec, str(tokenizer_dir))
+
+
+def check_settings(spec: ModelSpec) -> None:
+    """What can be said of a renderer without its tokenizer. Raises ConfigError for a setting that is none."""
+    if spec.renderer_name == CHAT_TEMPLATE:
+        ChatTemplateSettings.from_kwargs(spec.renderer_kwargs)

@@ -10,20 +10,21 @@ token for token: `RenderRequest.continues_T` keeps the sampled tokens where the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.parsers.choose import choose_parser, probe_tools, probe_turn
 from platoon.sampling.parsers.reasoning import THINK_TAGS, ReasoningTags
 from platoon.sampling.parsers.result import ReplyParser, UnparsedCall
 from platoon.sampling.renderer import ParsedReply, RenderError, RenderRequest, TokenArray
 from platoon.sampling.renderers.messages import clean_messages
-from platoon.sampling.renderers.template import ChatTemplate
+from platoon.sampling.renderers.template import ChatTemplate, TemplateFault
 from platoon.sampling.renderers.tokenizer import TokenizerFiles
 from platoon.sampling.sampler import StopReason
 
@@ -50,29 +51,49 @@ class ChatTemplateSettings:
 
     @classmethod
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> ChatTemplateSettings:
-        """Raises ConfigError for a key that is no setting."""
-        known = set(cls.__dataclass_fields__)
-        unknown = [key for key in kwargs if key not in known]
-        if unknown:
-            raise ConfigError([Problem(f"is none of {', '.join(sorted(known))}", key=f"renderer_kwargs.{key}") for key in unknown])
+        """Raises ConfigError for keys that are no settings, and for values that are none."""
+        problems = [Problem(rule, key=f"renderer_kwargs.{printable(str(key))}") for key, rule in _wrong_settings(kwargs)]
+        if problems:
+            raise ConfigError(problems)
         tags = kwargs.get("reasoning_tags", "auto")
-        if not isinstance(tags, str):
-            if len(tags) != 2 or not all(isinstance(tag, str) and tag for tag in tags):
-                raise ConfigError(Problem("must be auto, none or a pair of texts", key="renderer_kwargs.reasoning_tags"))
-            kwargs = {**kwargs, "reasoning_tags": tuple(tags)}
-        return cls(**kwargs)
+        return cls(**kwargs if isinstance(tags, str) else {**kwargs, "reasoning_tags": tuple(tags)})
+
+
+def _wrong_settings(kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    known = ChatTemplateSettings.__dataclass_fields__
+    for key, value in kwargs.items():
+        if key not in known:
+            yield key, f"is none of {', '.join(sorted(known))}"
+        elif key in ("enable_thinking", "preserve_thinking") and not isinstance(value, bool | None):
+            yield key, "must be true, false or null"
+        elif key == "reasoning_effort" and not isinstance(value, str | None):
+            yield key, "must be text or null"
+        elif key == "tool_call_parser" and not isinstance(value, str):
+            yield key, "must be text"
+        elif key == "chat_template_kwargs" and not isinstance(value, Mapping):
+            yield key, "must be a mapping"
+        elif key == "reasoning_tags" and value not in ("auto", "none") and not _is_pair(value):
+            yield key, "must be auto, none or a pair of texts"
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(tag, str) and tag for tag in value)
 
 
 class ChatTemplateRenderer:
     """Renders with one tokenizer directory. Safe to share between threads and agents: nothing of a request is kept."""
 
     def __init__(self, files: TokenizerFiles, settings: ChatTemplateSettings, model_name: str) -> None:
+        """Raises ConfigError for a template that is missing or none, and for one whose tool calls no parser reads."""
         if files.template is None:
             rule = "has no chat template (neither chat_template.jinja nor the key chat_template in tokenizer_config.json)"
             raise ConfigError(Problem(rule, file=str(files.directory)))
         self.stop_tokens = files.stop_tokens
         self._tokenizer = files.tokenizer
-        self._template = ChatTemplate(files.template, files.special)
+        try:
+            self._template = ChatTemplate(files.template, files.special)
+        except TemplateFault as error:
+            raise ConfigError(Problem(f"its chat template is no template: {error}", file=str(files.directory))) from error
         self._settings = settings
         self._kwargs = settings.template_kwargs()
         self._tags = self._reasoning_tags(files.template)

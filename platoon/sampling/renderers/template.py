@@ -34,8 +34,12 @@ def _refuse(message: str) -> Any:
     raise jinja2.TemplateError(message)
 
 
+class TemplateFault(ValueError):
+    """A text that is no template."""
+
+
 class ChatTemplate:
-    """One template with its special-token variables (`bos_token`, `eos_token`, ...)."""
+    """One template with its special-token variables (`bos_token`, `eos_token`, ...). A text that is none raises TemplateFault."""
 
     def __init__(self, source: str, variables: Mapping[str, Any]) -> None:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag])
@@ -44,7 +48,11 @@ class ChatTemplate:
         environment.globals["strftime_now"] = time.strftime
         self.source = source
         self._variables = dict(variables)
-        self._template = environment.from_string(source)
+        try:
+            self._template = environment.from_string(source)
+        except (jinja2.TemplateError, SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            line = getattr(error, "lineno", None)
+            raise TemplateFault(f"line {line}: {error}" if line else str(error)) from error
 
     def render(
         self,
@@ -66,5 +74,5 @@ class ChatTemplate:
                     "add_generation_prompt": add_generation_prompt,
                 }
             )
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        except (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise RenderError(f"the chat template refuses these messages: {error}") from error

@@ -46,7 +46,7 @@ def _object(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(Problem(f"not a readable tokenizer file: {error}", file=str(path))) from error
     if not isinstance(value, dict):
         raise ConfigError(Problem("must be a JSON object", file=str(path)))
@@ -72,7 +72,10 @@ def _stop_tokens(tokenizer: Tokenizer, generation: dict[str, Any], special: dict
 def _template(directory: Path, config: dict[str, Any]) -> str | None:
     beside = directory / "chat_template.jinja"
     if beside.is_file():
-        return beside.read_text(encoding="utf-8")
+        try:
+            return beside.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigError(Problem(f"not a readable chat template: {error}", file=str(beside))) from error
     stated = config.get("chat_template")
     if isinstance(stated, list):
         stated = next((item.get("template") for item in stated if isinstance(item, dict) and item.get("name") == "default"), None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from platoon.host.console import Console
+from platoon.sampling.renderer import Renderer
 from platoon.train.checkpoints.participants import Participants
 from platoon.train.policy.policy import Policy
 from platoon.train.policy.waits import Waits
@@ -65,6 +66,8 @@ class Trainer(Protocol):
 
     def steps_per_epoch(self) -> float: ...
 
+    def preview(self, renderers: Mapping[str, Renderer]) -> None: ...
+
     def check(self, run: Run) -> None: ...
 
     async def prepare(self, run: Run) -> None: ...
@@ -97,6 +100,9 @@ class TrainerBase:
     def steps_per_epoch(self) -> float:
         """Steps of one pass over the data, for cadences in epochs."""
         raise NotImplementedError
+
+    def preview(self, renderers: Mapping[str, Renderer]) -> None:
+        """Before anything of the run is made. renderers: by policy, those that need no service to be known. Raises ConfigError."""
 
     def check(self, run: Run) -> None:
         """First phase: look at the configuration again, register participants with `run.participants`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.errors import ConfigError, Problem
+from platoon.harness.registry import spec_content
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.trainer.api import Trainer
@@ -66,7 +67,9 @@ def _build_rl(inputs: TrainInputs) -> Trainer:
 
     config, entries = inputs.config, inputs.entries
     tasks = {entry.label: entry.tasks for entry in entries}
-    return RlTrainer(config, tasks, lambda run: EnvironmentRollouts(run, config, entries))
+    contents = {entry.label: spec_content(entry.config.harness or "") for entry in entries}
+    harnesses = {label: content for label, content in contents.items() if content is not None}
+    return RlTrainer(config, tasks, lambda run: EnvironmentRollouts(run, config, entries), harnesses)
 
 
 TRAINERS: Mapping[str, Callable[[TrainInputs], Trainer]] = {"rl": _build_rl, "sft": _build_sft}

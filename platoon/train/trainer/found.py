@@ -13,17 +13,18 @@ from platoon.train.trainer.metrics_log import read_metrics
 
 
 def check_found(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool:
-    """Whether the directory is this run's already; touches nothing.
+    """Whether the directory is this run's already; touches nothing. One in which nothing was trained is any run's.
 
     Raises ConfigError for rows that no start could have written, IdentityError when the directory is another run's, or was trained
     under an identity that is gone: nobody can say then whose weights it holds.
     """
     checkpoints, metrics = checkpoint_rows(run_dir), read_metrics(run_dir)
     deleted_paths(run_dir)
-    known = check_identity(run_dir, identity, run)
-    if not known and (checkpoints or metrics):
+    if not checkpoints and not metrics:
+        return False
+    if not check_identity(run_dir, identity, run):
         held = f"{len(checkpoints)} checkpoints and the metrics of {len(metrics)} steps"
         rule = f"is missing, and {held} of the run {run!r} are there: what they were trained with cannot be compared"
         advice = f"bring the file back, or move {run_dir} away to train the run anew; or {own_run_advice(run)}"
         raise IdentityError(Problem(rule, file=str(run_dir / FILE), advice=advice))
-    return known
+    return True

@@ -1,11 +1,21 @@
-"""The renderer a policy of a run is read with, over the tokenizer its service names."""
+"""The renderer a policy of a run is read with, over the tokenizer its service names.
+
+Most of what can be wrong with one is known before a service is asked: the embedded service's tokenizers are here, a model may be a
+directory, and settings need neither. `early_renderers` finds that out while nothing of a run is made yet.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from platoon.errors import ConfigError, Problem
+from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import Renderer
+from platoon.train.policy.spec import LOCAL, MAIN
+from platoon.train.services import base_url
 from platoon.train.trainer.api import Run
 
 TOKENIZER_FILES = ["tokenizer*", "*.jinja", "special_tokens_map.json", "vocab*", "merges.txt", "config.json"]
@@ -21,6 +31,35 @@ def renderer_of(run: Run, policy: str) -> Renderer:
     return build_renderer(spec.model, tokenizer_directory(named or spec.model.model_name))
 
 
+def section_of(policy: str) -> str:
+    """The section of the configuration that names a policy's model."""
+    return "train" if policy == MAIN else f"policies.{policy}"
+
+
+def early_renderers(models: Mapping[str, ModelSpec]) -> dict[str, Renderer]:
+    """The renderers that can be built before any service is asked, by the section of the configuration that names the model.
+
+    Raises ConfigError with the problems of every model, of those too whose tokenizer only their service knows.
+    """
+    found: dict[str, Renderer] = {}
+    problems: list[Problem] = []
+    told: list[ModelSpec] = []
+    for section, model in models.items():
+        # A policy that takes all of it from `train:` has no fault of its own.
+        if model in told:
+            continue
+        told.append(model)
+        try:
+            renderer = _early(model)
+        except ConfigError as error:
+            problems += [replace(problem, key=f"{section}.{problem.key or 'model_name'}") for problem in error.problems]
+        else:
+            found |= {section: renderer} if renderer is not None else {}
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
 def tokenizer_directory(name: str) -> Path:
     """A directory as it is; for the name of a model its tokenizer files, fetched once into the hub's cache."""
     if Path(name).is_dir():
@@ -32,3 +71,21 @@ def tokenizer_directory(name: str) -> Path:
     except Exception as error:
         rule = f"no tokenizer to be had for {name!r}: {error}"
         raise ConfigError(Problem(rule, key="train.model_name", advice="use a model that is in reach, or a directory")) from error
+
+
+def _early(model: ModelSpec) -> Renderer | None:
+    """None where only the service knows the tokenizer: then the settings alone are checked."""
+    from platoon.sampling.renderers.build import build_renderer, check_settings
+
+    if base_url(model) == LOCAL:
+        from platoon.local.bases import all_bases
+
+        if (base := all_bases().get(model.model_name)) is None:
+            rule = f"the embedded service has no base model {model.model_name!r}"
+            raise ConfigError(Problem(rule, key="model_name", advice=f"there is: {', '.join(all_bases())}"))
+        with TemporaryDirectory(prefix="platoon-tokenizer-") as directory:
+            return build_renderer(model, base.write_directory(Path(directory)))
+    if Path(model.model_name).is_dir():
+        return build_renderer(model, model.model_name)
+    check_settings(model)
+    return None

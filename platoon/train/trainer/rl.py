@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
@@ -46,10 +46,19 @@ class Rollouts(Protocol):
 
 
 class RlTrainer(TrainerBase):
-    """tasks: train tasks by entry. make_rollouts: builds the rollouts of a start, once its training clients are open."""
+    """tasks: train tasks by entry. make_rollouts: builds the rollouts of a start, once its training clients are open.
 
-    def __init__(self, config: RunConfig, tasks: Mapping[str, Sequence[str]], make_rollouts: Callable[[Run], Rollouts]) -> None:
-        self._config, self._make_rollouts = config, make_rollouts
+    harnesses: what the harness specs of entries say, by label.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        tasks: Mapping[str, Sequence[str]],
+        make_rollouts: Callable[[Run], Rollouts],
+        harnesses: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._config, self._make_rollouts, self._harnesses = config, make_rollouts, harnesses or {}
         self._order = run_order(config, tasks)
         self._thresholds = {entry.label: entry.success_threshold for entry in config.environments}
         self._settings = StepSettings.from_config(config)
@@ -58,6 +67,9 @@ class RlTrainer(TrainerBase):
 
     def needs(self) -> TrainerNeeds:
         return TrainerNeeds(atomic_steps=False, fail_closed_updates=False, rollouts=True)
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"harness": self._harnesses} if self._harnesses else {}
 
     def planned_steps(self) -> int:
         return planned_steps(self._config, self._order)

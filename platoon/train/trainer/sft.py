@@ -34,6 +34,7 @@ from platoon.train.trainer.sft_data import (
     data_digest,
     read_conversations,
     render_all,
+    samples,
     wire_rows,
 )
 
@@ -78,6 +79,11 @@ class SftTrainer(TrainerBase):
 
     def steps_per_epoch(self) -> float:
         return len(self._conversations) / self._config.train.batch_size
+
+    def preview(self, renderers: Mapping[str, Renderer]) -> None:
+        """Renders a few conversations that differ in kind: what refuses those refuses most of the data."""
+        if MAIN in renderers:
+            render_all(samples(self._conversations), renderers[MAIN], self._max_length)
 
     def check(self, run: Run) -> None:
         run.participants.register(self._place)

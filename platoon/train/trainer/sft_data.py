@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,18 @@ def _parse(line: bytes, place: str) -> tuple[str, Conversation | None]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         return "tools is a list of objects", None
     return "", Conversation(tuple(messages), tuple(tools), place)
+
+
+def samples(conversations: Sequence[Conversation]) -> list[Conversation]:
+    """The first conversation, and the first with tools, with a tool call, and with neither a system message nor tools."""
+    kinds: list[Callable[[Conversation], bool]] = [
+        lambda conversation: True,
+        lambda conversation: bool(conversation.tools),
+        lambda conversation: any(message.get("tool_calls") for message in conversation.messages),
+        lambda conversation: not conversation.tools and conversation.messages[0]["role"] != "system",
+    ]
+    found = [next(filter(kind, conversations), None) for kind in kinds]
+    return list({conversation.place: conversation for conversation in found if conversation is not None}.values())
 
 
 def data_digest(conversations: Sequence[Conversation]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
+import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -306,22 +306,18 @@ def test_a_source_that_changes_while_it_is_copied(
     assert not list((cache.root / "tasks").glob("*")) and not list(cache.staging.iterdir())
 
 
-def test_a_cache_that_cannot_be_written_is_no_fault_of_the_task(
-    make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_dataset(make_task, tmp_path, 2)
-
-    def full(source: Path, target: Path) -> None:
-        target.write_text("half")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-
-    monkeypatch.setattr("platoon.envs.harbor.publish.shutil.copyfile", full)
-    with pytest.raises(PlatoonError, match="No space left on device") as caught:
-        fetch(options(), tmp_path, cache)
+def test_a_cache_that_cannot_be_written_is_no_fault_of_the_task(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    (make_dataset(make_task, tmp_path, 2) / "task-0/environment/large").write_bytes(bytes(300_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(PlatoonError, match="File too large") as caught:
+            fetch(options(), tmp_path, cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.exit_code == exits.FAILED
     assert not (cache.root / "locks").exists()
     assert not list(cache.staging.iterdir())
-    monkeypatch.undo()
     assert fetch(options(), tmp_path, cache).copied == 2
 
 

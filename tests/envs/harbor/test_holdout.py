@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from platoon.envs.harbor.holdout import HoldOutRow, eval_digest, input_digest, split
+from platoon.artifacts.digests import sha256_bytes
+from platoon.envs.harbor.holdout import HoldOutRow, eval_digest, split
 from platoon.envs.harbor.options import HoldOut
 from platoon.errors import ConfigError
 
@@ -20,19 +21,6 @@ def row(
     name: str, group: str | None = None, *, files: dict[str, str] | None = None, runnable: bool = True, **index: object
 ) -> HoldOutRow:
     return HoldOutRow(name, {**({"group": group} if group is not None else {}), **index}, runnable, files or {})
-
-
-@pytest.mark.parametrize(
-    ("data", "digest"),
-    [
-        (b"a,b\n1,2\n", "492d5ea496056f1a6a6592241032fab764c321596317930b4fa0e1e8bc3b7470"),
-        (b"\xef\xbb\xbfa,b \r\n\r\n1,2", "492d5ea496056f1a6a6592241032fab764c321596317930b4fa0e1e8bc3b7470"),
-        (b"\n\n \t\n", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
-        (b"a\0b\n", "3a100994c4e38751871e6e8eef9adad2b20177fdeaf650daacdcd74f4c9421e3"),
-    ],
-)
-def test_input_digests(data: bytes, digest: str) -> None:
-    assert input_digest(data) == f"sha256:{digest}"
 
 
 def test_eval_digest() -> None:
@@ -53,7 +41,7 @@ def test_the_fraction_is_taken_as_the_decimal_written() -> None:
 
 
 def test_groups_that_share_an_input_file_stay_together() -> None:
-    shared, empty = input_digest(b"x\n"), input_digest(b"")
+    shared, empty = sha256_bytes(b"x\n"), sha256_bytes(b"")
     rows = [
         row("a", "g1", files={"environment/x": shared}),
         row("b", "g2", files={"environment/y": shared, "environment/empty": empty}),

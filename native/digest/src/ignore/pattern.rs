@@ -1,11 +1,15 @@
 //! One pattern, compiled to a short program over characters and run as a set of states: time is bounded by pattern length times path
-//! length, whatever the pattern is.
+//! length, whatever the pattern is. Most paths lack a text that the pattern needs, and are done with after a search for it.
+
+use memchr::memmem::Finder;
 
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) is_negated: bool,
     program: Vec<Step>,
     accept: Accept,
+    /// The longest text that stands in every path that matches; empty where there is none.
+    needed: Finder<'static>,
 }
 
 /// One step of a program; states are indices into it.
@@ -49,11 +53,16 @@ impl Pattern {
         }
         let (is_negated, text) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
         let (program, accept) = compile(text)?;
-        Ok(Some(Self { is_negated, program, accept }))
+        let needed = Finder::new(&needed_text(&program)).into_owned();
+        Ok(Some(Self { is_negated, program, accept, needed }))
     }
 
     /// True where the pattern, taken without its negation, matches the path of a file.
     pub(super) fn matches(&self, path: &str) -> bool {
+        self.needed.find(path.as_bytes()).is_some() && self.runs_through(path)
+    }
+
+    fn runs_through(&self, path: &str) -> bool {
         let mut states = StateSet::new(self.program.len() + 1);
         let mut next = StateSet::new(self.program.len() + 1);
         self.enter(0, &mut states);
@@ -140,6 +149,26 @@ impl StateSet {
     fn clear(&mut self) {
         self.members.drain(..).for_each(|state| self.is_member[state] = false);
     }
+}
+
+/// The longest run of literal steps that no path can go round.
+fn needed_text(program: &[Step]) -> String {
+    let (mut longest, mut run) = (String::new(), String::new());
+    let mut steps = program.iter();
+    while let Some(step) = steps.next() {
+        match step {
+            Step::Literal(character) => run.push(*character),
+            Step::Optional(count) => {
+                run.clear();
+                steps.by_ref().take(*count).for_each(drop);
+            }
+            _ => run.clear(),
+        }
+        if run.len() > longest.len() {
+            longest.clone_from(&run);
+        }
+    }
+    longest
 }
 
 /// Turns a pattern without its `!` into a program.

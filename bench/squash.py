@@ -1,0 +1,132 @@
+"""The owners of a squashfs image beside the unpacking of its two tables alone, and beside the tools that list one.
+
+Without mksquashfs there is no image, and no case.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from bench.case import Case, Peer, command, tool_version
+from bench.data import made
+from bench.floors import floor
+from platoon import _native
+
+INODES = 108_000
+# The shape of a container image: files in directories of some tens, a few owners besides root.
+FILES_A_DIRECTORY, DIRECTORIES_A_TREE = 24, 120
+WORDS = ("core", "util", "test", "data", "base", "io", "net", "json", "http", "cache", "index", "model", "conf", "lang", "types")
+ENDINGS = (".py", ".so", ".h", ".txt", ".json", ".mo", "", ".pyc")
+OWNERS = (0, 0, 0, 0, 0, 0, 33, 1000)
+
+
+def make_archive(file: IO[bytes], inodes: int) -> None:
+    """A tar of `inodes` members with its root: directories six levels deep, small files, links."""
+    generator = np.random.default_rng(7)
+    members = 1
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path, kind, owner in tree(generator):
+            member = tarfile.TarInfo(path)
+            member.type, member.uid, member.gid, member.mtime = kind, owner, owner, 1_700_000_000 + members
+            member.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+            member.linkname = "../target" if kind == tarfile.SYMTYPE else ""
+            member.size = int(generator.integers(1, 400)) if kind == tarfile.REGTYPE else 0
+            tar.addfile(member, io.BytesIO(generator.bytes(member.size)))
+            members += 1
+            if members == inodes:
+                return
+
+
+def tree(generator: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
+    """Path, type and owner of members without end, parents first."""
+    for number in range(10**6):
+        parents = [f"usr{number}"]
+        yield parents[0], tarfile.DIRTYPE, 0
+        for _ in range(DIRECTORIES_A_TREE):
+            parent = parents[int(generator.integers(len(parents)))]
+            folder = f"{parent if parent.count('/') < 6 else parents[0]}/{name(generator)}"
+            owner = OWNERS[int(generator.integers(len(OWNERS)))]
+            parents.append(folder)
+            yield folder, tarfile.DIRTYPE, owner
+            for _ in range(int(generator.integers(1, 2 * FILES_A_DIRECTORY))):
+                kind = tarfile.SYMTYPE if generator.random() < 0.05 else tarfile.REGTYPE
+                yield f"{folder}/{name(generator)}{ENDINGS[int(generator.integers(len(ENDINGS)))]}", kind, owner
+
+
+def name(generator: np.random.Generator) -> str:
+    first, second, number = (int(index) for index in generator.integers(0, (len(WORDS), len(WORDS), 1_000_000)))
+    return f"{WORDS[first]}_{WORDS[second]}{number:x}"
+
+
+def make_image(path: Path, compressor: str, archive: Path) -> None:
+    command = ["mksquashfs", "-", str(path), "-tar", "-comp", compressor, "-noappend", "-noD", "-noF", "-quiet", "-no-progress"]
+    with archive.open("rb") as file:
+        subprocess.run(command, check=True, stdin=file, stdout=subprocess.DEVNULL)
+
+
+def owners(path: Path) -> dict[str, Any]:
+    return _native.squash_entries(path)
+
+
+def rows(columns: dict[str, Any]) -> list[tuple[int, int]]:
+    return sorted(zip(columns["uids"].tolist(), columns["gids"].tolist(), strict=True))
+
+
+def listed(ours: dict[str, Any], text: bytes) -> bool:
+    """Whether `unsquashfs -lln` shows the same owners."""
+    shown = [line.split(None, 2)[1].split(b"/") for line in text.splitlines()]
+    return rows(ours) == sorted((int(uid), int(gid)) for uid, gid in shown if (uid, gid) != (b"0", b"0"))
+
+
+def described(ours: dict[str, Any], text: bytes) -> bool:
+    """Whether `rdsquashfs -d` shows the same owners. No name of ours has a blank."""
+    shown = [line.split()[3:5] for line in text.splitlines()]
+    return rows(ours) == sorted((int(uid), int(gid)) for uid, gid in shown if (uid, gid) != (b"0", b"0"))
+
+
+def tool(program: str, arguments: tuple[str, ...], version: tuple[str, ...], **limits: Any) -> Peer:
+    label = " ".join((program, *arguments[:-1]))
+    if shutil.which(program) is None:
+        return Peer(label, missing=f"no {program}", **limits)
+    return Peer(label, command(program, *arguments), version=tool_version((program, *version)), **limits)
+
+
+def cases(scale: float) -> list[Case]:
+    if shutil.which("mksquashfs") is None:
+        return []
+    inodes = int(INODES * scale)
+
+    def archived(place: Path) -> None:
+        with place.open("wb") as file:
+            make_archive(file, inodes)
+
+    archive = made(f"squash-{inodes}.tar", archived)
+    return [case(compressor, inodes, archive) for compressor in ("zstd", "gzip", "xz")]
+
+
+def case(compressor: str, inodes: int, archive: Path) -> Case:
+    image = made(f"squash-{inodes}.{compressor}", lambda place: make_image(place, compressor, archive))
+    is_slow = compressor == "xz"
+    return Case(
+        "owners of a squashfs",
+        f"{inodes} inodes, {compressor}",
+        lambda: owners(image),
+        (
+            Peer(
+                "floor: unpacking its two tables",
+                floor("squash_tables", str(image)),
+                1.3 if is_slow else 3.0,
+            ),
+            tool("rdsquashfs", ("-d", str(image)), ("--version",), limit=None if is_slow else 1 / 3, same=described),
+            tool("unsquashfs", ("-lln", str(image)), ("-v",), limit=None if is_slow else 1 / 9, same=listed),
+        ),
+        peak_limit_mb=40,
+    )

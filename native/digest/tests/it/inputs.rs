@@ -1,0 +1,128 @@
+//! Input digests against their vectors, and in pieces of any size; build contexts.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{symlink, PermissionsExt};
+
+use crate::support::write;
+use platoon_digest::{hex, input_digest, input_digest_of, input_digests, named_tree_files, tree_files, DigestError};
+use proptest::prelude::*;
+
+#[derive(serde::Deserialize)]
+struct Vector {
+    bytes: Vec<u8>,
+    digest: String,
+}
+
+#[test]
+fn published_vectors() {
+    let vectors: Vec<Vector> = serde_json::from_str(include_str!("../../input_vectors.json")).expect("vectors parse");
+    let root = tempfile::tempdir().expect("directory");
+    for (index, vector) in vectors.iter().enumerate() {
+        let name = format!("f{index}");
+        write(root.path(), &name, &vector.bytes);
+        let expected = vector.digest.as_str();
+        assert_eq!(hex(&input_digest(&root.path().join(&name)).expect("reads")), expected, "{:?}", vector.bytes);
+        assert_eq!(hex(&input_digests(root.path(), &[name]).expect("reads")[0]), expected);
+    }
+}
+
+/// Gives its bytes a few at a time.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.size.min(self.rest.len()).min(buffer.len());
+        buffer[..count].copy_from_slice(&self.rest[..count]);
+        self.rest = &self.rest[count..];
+        Ok(count)
+    }
+}
+
+/// The rule on a whole file at once.
+fn plain(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    for line in text.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        let end = line.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |last| last + 1);
+        if end > 0 {
+            out.extend_from_slice(&line[..end]);
+            out.push(b'\n');
+        }
+    }
+    let path = tempfile::NamedTempFile::new().expect("file");
+    fs::write(path.path(), if bytes.iter().take(8000).any(|&byte| byte == 0) { bytes } else { &out }).expect("file");
+    hex(&platoon_digest::sha256_file(path.path()).expect("reads").0)
+}
+
+proptest! {
+    #[test]
+    fn pieces_make_no_difference(bytes in "[ab \t\r\n\u{feff}]{0,60}", size in 1usize..9) {
+        let bytes = bytes.as_bytes();
+        let digest = input_digest_of(Pieces { rest: bytes, size }).expect("reads");
+        prop_assert_eq!(hex(&digest), plain(bytes));
+    }
+}
+
+#[test]
+fn long_runs_of_blanks_take_no_memory_and_count_where_they_should() {
+    let blanks = vec![b' '; 10_000];
+    for (head, tail) in [("a", "b"), ("a", "\nb"), ("", "b"), ("a", ""), ("a\n", "\n")] {
+        for repeats in [1, 3] {
+            let bytes = [head.as_bytes(), &blanks.repeat(repeats), tail.as_bytes()].concat();
+            for size in [77, 100_000] {
+                let digest = input_digest_of(Pieces { rest: &bytes, size }).expect("reads");
+                assert_eq!(hex(&digest), plain(&bytes), "{head:?} {tail:?} {repeats} {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_nul_behind_the_probe_leaves_text_text() {
+    let mut bytes = vec![b'x'; 8000];
+    bytes.extend_from_slice(b"\0 \n");
+    assert_eq!(hex(&input_digest_of(&bytes[..]).expect("reads")), plain(&bytes));
+    bytes[7999] = 0;
+    assert_eq!(hex(&input_digest_of(&bytes[..]).expect("reads")), plain(&bytes));
+}
+
+#[test]
+fn a_context_lists_files_with_their_execute_bits() {
+    let root = tempfile::tempdir().expect("directory");
+    write(root.path(), "install.sh", "#!/bin/sh\ntrue\n");
+    write(root.path(), "input/d.csv", "c\n");
+    write(root.path(), ".hidden", "");
+    fs::set_permissions(root.path().join("install.sh"), fs::Permissions::from_mode(0o755)).expect("mode");
+    symlink("input/d.csv", root.path().join("link")).expect("link");
+    symlink("input", root.path().join("directory")).expect("link");
+    for threads in [1, 2] {
+        let files = tree_files(root.path(), threads).expect("reads");
+        let rows: Vec<_> = files.iter().map(|row| (row.file.path.as_str(), row.is_executable)).collect();
+        assert_eq!(rows, [(".hidden", false), ("input/d.csv", false), ("install.sh", true), ("link", false)]);
+        assert_eq!(hex(&files[2].file.sha256), "9ab8fabc8c72bfa0416414631e26bd71b01f9dfae98dcf4656b1e2d78307876a");
+        let named = ["link", "install.sh", "link"].map(String::from);
+        assert_eq!(named_tree_files(root.path(), &named).expect("reads"), files[2..]);
+    }
+}
+
+#[test]
+fn named_files_are_files_of_the_context() {
+    let root = tempfile::tempdir().expect("directory");
+    write(root.path(), "inside/f", "x");
+    write(root.path(), "outside", "x");
+    symlink("../outside", root.path().join("inside/out")).expect("link");
+    let context = root.path().join("inside");
+    for (path, is_escape) in
+        [("", false), ("/f", false), ("g", false), (".", false), ("../outside", true), ("out", true), ("f\0", false)]
+    {
+        let error = named_tree_files(&context, &[path.to_owned()]).expect_err("refused");
+        assert_eq!(matches!(error, DigestError::EscapingLink { .. }), is_escape, "{path:?}: {error}");
+        assert_eq!(matches!(error, DigestError::NotAFile { .. }), !is_escape, "{path:?}: {error}");
+        assert!(input_digests(&context, &[path.to_owned()]).is_err());
+    }
+    assert!(matches!(tree_files(&context, 1), Err(DigestError::EscapingLink { .. })));
+}

@@ -1,0 +1,43 @@
+//! Owner manifests of images, from their layers or their file system.
+
+use std::path::PathBuf;
+
+use platoon_layers::{owner_manifest, Layer, Limits, Owner, OwnerManifest};
+use platoon_squash::ImageFile;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{layers_error, squash_error};
+
+/// A layer as Python gives it: path, media type, size in bytes, digest, diff_id.
+type GivenLayer = (PathBuf, Option<String>, Option<u64>, Option<String>, Option<String>);
+
+/// A manifest as Python gets it: its bytes, the paths in it, the paths that no line can hold.
+type GivenManifest<'py> = (Bound<'py, PyBytes>, usize, usize);
+
+fn give_manifest(py: Python<'_>, manifest: OwnerManifest) -> GivenManifest<'_> {
+    (PyBytes::new(py, &manifest.bytes), manifest.count, manifest.unrepresentable)
+}
+
+/// The owner manifest of an image from its layers, lowest first: its bytes, how many paths it names, how many no line can hold.
+#[pyfunction]
+pub(crate) fn layer_owners(py: Python<'_>, layers: Vec<GivenLayer>) -> PyResult<GivenManifest<'_>> {
+    let layers: Vec<Layer> = layers
+        .into_iter()
+        .map(|(path, media_type, size_bytes, digest, diff_id)| Layer { path, media_type, size_bytes, digest, diff_id })
+        .collect();
+    let manifest = py.detach(|| platoon_layers::layer_owners(&layers, &Limits::default()).map(owner_manifest));
+    Ok(give_manifest(py, manifest.map_err(layers_error)?))
+}
+
+/// The same of the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
+#[pyfunction]
+pub(crate) fn image_owners(py: Python<'_>, path: PathBuf) -> PyResult<GivenManifest<'_>> {
+    let manifest = py.detach(|| {
+        let image = ImageFile::open(&path)?;
+        let owners = platoon_squash::owners(&platoon_squash::root_file_system(&image.source())?)?;
+        let owners = owners.into_iter().map(|platoon_squash::Owner { path, uid, gid }| Owner { path, uid, gid });
+        Ok(owner_manifest(owners))
+    });
+    Ok(give_manifest(py, manifest.map_err(squash_error)?))
+}

@@ -1,0 +1,65 @@
+"""`platoon images`: what can be read off images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from platoon.cli.options import FILE
+
+if TYPE_CHECKING:
+    from platoon.errors import Problem
+
+
+@click.group()
+def images() -> None:
+    """Read what images hold."""
+
+
+@images.command()
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
+@click.option("--out", type=FILE, help="Write the manifest to this file, whole or not at all, instead of standard output.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: files, digest, owners, unrepresentable, rule, out.")
+@click.option("--platform", metavar="OS/ARCH", help="Which image of a layout; this machine's without it.")
+@click.option("--image", "name", metavar="NAME", help="Which image of a layout: its reference name, or the digest of its manifest.")
+def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: str | None, name: str | None) -> None:
+    """Print which paths of an image are not root's.
+
+    FILE is a squashfs, a SIF or OCI-SIF, an OCI layout directory, or the tar of a layer: then name all layers, lowest first.
+    """
+    from platoon.artifacts.publish import publish_bytes
+    from platoon.errors import ConfigError
+    from platoon.images.owners import OWNERS_ERRORS, OWNERS_RULE, owners_of
+
+    try:
+        manifest = owners_of(files, platform=platform, name=name)
+    except OWNERS_ERRORS as error:
+        raise ConfigError(_problem(error)) from None
+    if out is not None:
+        publish_bytes(out, manifest.data)
+    if manifest.unrepresentable:
+        click.echo(f"platoon: {manifest.unrepresentable} paths are left out: no line can hold their names", err=True)
+    if as_json:
+        row = {
+            "files": [str(path) for path in files],
+            "digest": manifest.digest,
+            "owners": manifest.count,
+            "unrepresentable": manifest.unrepresentable,
+            "rule": OWNERS_RULE,
+            "out": None if out is None else str(out),
+        }
+        click.echo(json.dumps(row, ensure_ascii=True, sort_keys=True))
+    elif out is None:
+        click.echo(manifest.data, nl=False)
+
+
+def _problem(error: Exception) -> Problem:
+    from platoon.config.text import printable
+    from platoon.errors import Problem
+
+    if isinstance(error, OSError):
+        return Problem(f"cannot be read: {error.strerror or error}", file=printable(str(error.filename or "")))
+    return Problem(printable(str(error)))
