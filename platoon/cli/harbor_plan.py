@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ def plan(task_dir: Path, overlay_dirs: tuple[Path, ...], privileges: bool, as_js
     else:
         _show(found, task_dir)
     if found["refused"] is not None:
-        raise click.exceptions.Exit(exits.FAILED)
+        sys.exit(exits.FAILED)
 
 
 def _planned(task_dir: Path, overlays: list[Overlay], privileges: bool) -> dict[str, Any]:
@@ -80,11 +81,15 @@ def _show(found: dict[str, Any], task_dir: Path) -> None:
         return
     console.print(f"{name}: {found['kind']}", markup=False)
     if found["stack"] is not None:
-        table = Table("service", "image", "command", "ports", "waits for", "health", "mounts", title="stack", title_justify="left")
+        table = Table(title="stack", title_justify="left")
+        for heading in ("service", "image", "command", "ports", "waits for", "health", "mounts"):
+            table.add_column(heading, overflow="fold")
         for row in _service_rows(found["stack"]):
             table.add_row(*(_cell(text) for text in row))
         console.print(table)
-    table = Table("image", "", title="task image", title_justify="left", show_header=False)
+    table = Table(title="task image", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     for key, value in _image_rows(found["image"]):
         table.add_row(key, _cell(value))
     console.print(table)

@@ -79,9 +79,9 @@ def apply(
             elif value is not None:
                 scope.arguments[name], scope.written[name] = expand(value, escape, scope.lookup), value
             elif name in globals_:
-                scope.arguments[name], scope.written[name] = globals_[name], globals_[name] or ""
-            elif name in PLATFORM_ARGS:
-                scope.arguments[name] = None
+                scope.arguments[name] = inherited = globals_[name]
+                if inherited is not None:
+                    scope.written[name] = inherited
     elif instruction.keyword == "ENV":
         before = scope.child()
         for name, value in environment_pairs(instruction, escape):

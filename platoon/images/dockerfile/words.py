@@ -124,11 +124,12 @@ def _pieces(word: str, escape: str) -> Iterator[tuple[str, bool]]:
     position = 0
     while position < len(word):
         character = word[position]
-        if character == escape and quote != "'" and position + 1 < len(word):
-            following = word[position + 1]
+        if character == escape and quote != "'":
+            following = word[position + 1 : position + 2]
             if quote == '"' and following not in ('"', "$", escape):
                 yield escape, True
-            yield following, True
+            if following:
+                yield following, True
             position += 2
             continue
         if character == quote:

@@ -1,9 +1,9 @@
 """A compose file's YAML as a tree, bounded and without surprises.
 
 Assumes nothing of the text. YAML 1.2 as compose reads it: anchors, aliases and merge keys (`<<`) are resolved, repeated keys are
-refused, and so are tags, dates, keys that are no text, several documents, and files that expand beyond the limits below. Aliases share
-their value, so a bomb costs what its text costs. A plain number keeps its text beside its value, since compose turns `017` into 15
-where a string is meant.
+refused, and so are tags, dates, keys that are no text, several documents, and files that expand beyond the limits below. Aliases
+share their value, so a bomb costs what its text costs. A plain number keeps its text beside its value, since compose turns `017`
+into 15 where a string is meant.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Number:
         return str(self.value) if isinstance(self.value, int) else _go_text(self.value)
 
 
-Tree: TypeAlias = "None | bool | str | Number | list[Any] | dict[str, Any]"
+Tree: TypeAlias = "bool | str | Number | list[Any] | dict[str, Any] | None"
 
 
 def parse_document(data: bytes, shown_as: str) -> Tree:

@@ -6,8 +6,8 @@
 - A value in double quotes may span lines; `\\n \\r \\t \\a \\b \\f \\v \\\\ \\" \\$` are escapes, any other backslash stays.
 - A value in single quotes may span lines; nothing in it is replaced but `\\'`.
 - After a closing quote only blanks and a comment may follow.
-- Variables are replaced as in the compose file, in unquoted and double-quoted values; names of earlier lines count where the task
-  and Harbor give none.
+- Variables are replaced as in the compose file, in unquoted and double-quoted values; where neither the task nor Harbor gives a
+  name, the service's `environment` counts, then earlier lines and files.
 - `format: raw`: a line is `NAME=value` as it stands, without quotes, comments after values, or variables.
 
 Every error names file and line.
@@ -16,7 +16,7 @@ Every error names file and line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from platoon.envs.harbor.compose.errors import ComposeError
@@ -42,13 +42,16 @@ class Entry:
 
 @dataclass
 class Layered:
-    """Variables with those of the files read so far below them."""
+    """Variables, the service's own environment below them, and the files read so far at the bottom."""
 
     outer: Variables
+    service: Mapping[str, Text]
     inner: dict[str, Text | Host]
 
     def lookup(self, name: str) -> Text | Host | None:
         value = self.outer.lookup(name)
+        if value is None:
+            value = self.service.get(name)
         return value if value is not None else self.inner.get(name)
 
 
@@ -83,10 +86,19 @@ def read_entries(text: str, file: str, *, raw: bool = False) -> Iterator[Entry]:
 
 
 def parse_env_file(
-    text: str, file: str, variables: Variables, *, raw: bool, before: dict[str, Text | Host]
+    text: str,
+    file: str,
+    variables: Variables,
+    *,
+    raw: bool,
+    service: Mapping[str, Text],
+    before: Mapping[str, Text | Host],
 ) -> dict[str, Text | Host | None]:
-    """Names and values of a file; a value is None where a name alone is set nowhere. before: what earlier files gave."""
-    layered = Layered(variables, dict(before))
+    """Names and values of a file; a value is None where a name alone is set nowhere.
+
+    service: the service's own environment. before: what earlier files gave.
+    """
+    layered = Layered(variables, service, dict(before))
     found: dict[str, Text | Host | None] = {}
     for entry in read_entries(text, file, raw=raw):
         value: Text | Host | None

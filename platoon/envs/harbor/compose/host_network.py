@@ -1,4 +1,4 @@
-"""`host_network` rules of overlays: which variables give a service its port, its token and its address where stacks share the host's network."""
+"""`host_network` rules of overlays: which variables give a service its ports, token and address on a network it shares."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ def _keys(service: str, reading: Reading) -> dict[str, set[str]]:
 
 def _listen(rule: HostNetworkRule, ports: list[int]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for index, (variable, port) in enumerate(rule.listen):
-        if port is None:
-            if index >= len(ports):
-                raise ComposeError(f"listen has {variable}, and the service declares {len(ports)} TCP ports")
-            port = ports[index]
+    for index, (variable, named) in enumerate(rule.listen):
+        if named is None and index >= len(ports):
+            raise ComposeError(f"listen has {variable}, and the service declares {len(ports)} TCP ports")
+        port = ports[index] if named is None else named
         if port not in ports:
             raise ComposeError(f"listen gives {variable} the port {port}, which the service does not declare")
         found[variable] = port

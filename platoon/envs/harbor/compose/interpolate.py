@@ -1,8 +1,8 @@
 """Interpolation of one scalar as compose does it: `$NAME`, `${NAME}`, `:-`, `-`, `:?`, `?`, `:+`, `+`, words within words, `$$`.
 
-Applied to the parsed tree, never to its text, so that a value cannot become YAML. `$$` is undone once, here, and nowhere again. A `$`
-that begins no variable stays, as in compose; one that ends a text is refused, since a name was lost there. Braces within a word are
-matched, and a word that compose would cut elsewhere is refused.
+Applied to the parsed tree, never to its text, so that a value cannot become YAML. `$$` is undone once, here, and nowhere again. A
+`$` that begins no variable stays, as in compose; one that ends a text is refused, since a name was lost there. Braces within a
+word are matched, and a word that compose would cut elsewhere is refused.
 
     interpolate("{{{ ${FOO:-foo} }}}", variables, Use())  ->  "{{{ foo }}}"
 """
@@ -66,13 +66,6 @@ def interpolate(text: str, variables: Variables, use: Use, *, depth: int = 0) ->
     return result
 
 
-def names_in(text: str) -> Iterator[str]:
-    """The variables a text names, in defaults too; text that is no template names none."""
-    for found in re.finditer(r"\$(?:\$|\{?([A-Za-z_][A-Za-z0-9_]*))", text):
-        if found[1] is not None:
-            yield found[1]
-
-
 def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[Text | HostPart]:
     position = 0
     while (dollar := text.find("$", position)) >= 0:
@@ -88,7 +81,7 @@ def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[T
             yield _braced(text[dollar + 2 : end], variables, use, depth)
             position = end + 1
         elif (name := NAME.match(text, dollar + 1)) is not None:
-            yield _value(name[0], "", "", variables, use, depth)
+            yield _value(name[0], "", "", variables, use, depth=depth)
             position = name.end()
         else:
             yield "$"
@@ -98,17 +91,17 @@ def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[T
 
 def _braced(inside: str, variables: Variables, use: Use, depth: int) -> Text | HostPart:
     name = NAME.match(inside)
-    if name is None or "\n" in inside:
+    if name is None:
         raise ComposeError(f"${{{_shown(inside)}}} is no variable ({DOLLAR_ADVICE})")
     if name.end() == len(inside):
-        return _value(name[0], "", "", variables, use, depth)
+        return _value(name[0], "", "", variables, use, depth=depth)
     operator = _OPERATOR.match(inside, name.end())
     if operator is None:
         raise ComposeError(f"${{{_shown(inside)}}} is no variable ({DOLLAR_ADVICE})")
-    return _value(name[0], operator[0], inside[operator.end() :], variables, use, depth)
+    return _value(name[0], operator[0], inside[operator.end() :], variables, use, depth=depth)
 
 
-def _value(name: str, operator: str, word: str, variables: Variables, use: Use, depth: int) -> Text | HostPart:
+def _value(name: str, operator: str, word: str, variables: Variables, use: Use, *, depth: int) -> Text | HostPart:
     use.names.append(name)
     value = variables.lookup(name)
     # A word that is not needed is read all the same: compose refuses what is wrong in it. It may name unset variables.
@@ -179,6 +172,8 @@ def _closing(text: str, dollar: int) -> int:
                 break
     else:
         raise ComposeError(f"{_shown(text[dollar:])} has an open brace ({DOLLAR_ADVICE})")
+    if "\n" in text[dollar:position]:
+        raise ComposeError(f"{_shown(text[dollar : position + 1])} is no variable: it spans lines ({DOLLAR_ADVICE})")
     if position != _cut_by_compose(text, dollar):
         raise ComposeError(
             f"the braces in {_shown(text[dollar:])} are matched differently by compose (put the default into a variable of its own)"

@@ -1,8 +1,8 @@
 """Two descriptions of one service laid over each other by compose's rules. Pure; neither argument is changed.
 
-Mappings merge by key and sequences append, but: `command`, `entrypoint` and `healthcheck.test` replace; `environment`, `labels` and
-`build.args` are mappings in either form; `depends_on` and `networks` too; volumes, secrets and configs are one a target, ports one an
-address; a value that is null leaves what is there, except where null means something.
+Mappings merge by key and sequences append, but: `command`, `entrypoint` and `healthcheck.test` replace; `environment`, `labels`
+and `build.args` are mappings in either form; `depends_on` and `networks` too; volumes, secrets and configs are one a target,
+ports one an address; a value that is null leaves what is there, except where null means something.
 """
 
 from __future__ import annotations
@@ -36,23 +36,15 @@ def _merge(below: Any, above: Any, path: Path) -> Any:
         return above
     if above is None:
         return below
-    if path in PAIRS:
-        return {**pairs(below, path), **pairs(above, path)}
-    if path in LISTS:
-        return _unique([*_as_list(below), *_as_list(above)], _identity)
-    if path == ("depends_on",):
-        return _merge_mappings(_keyed(below, STARTED), _keyed(above, STARTED), path)
-    if path == ("networks",):
-        return _merge_mappings(_keyed(below, None), _keyed(above, None), path)
-    if path == ("build",):
-        return _merge_mappings(_build(below), _build(above), path)
+    if (own_way := _MERGERS.get(path)) is not None:
+        return own_way(below, above, path)
     if isinstance(below, dict) and isinstance(above, dict):
         return _merge_mappings(below, above, path)
     if isinstance(below, list) and isinstance(above, list):
-        return _unique([*below, *above], _INDEXES.get(path, _identity if path in _UNIQUE else None))
-    if below is None or path[:1] == ("ulimits",) or not isinstance(below, dict | list):
-        return above
-    raise ComposeError(f"{'.'.join(path)} cannot be laid over a value of another form", ".".join(path))
+        return _unique([*below, *above], _INDEXES.get(path))
+    if isinstance(below, dict | list) and path[:1] != ("ulimits",):
+        raise ComposeError(f"{'.'.join(path)} cannot be laid over a value of another form", ".".join(path))
+    return above
 
 
 def _merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -130,5 +122,12 @@ _INDEXES: Mapping[Path, Callable[[Any], Any]] = {
     ("volumes",): _target_of_volume,
     ("secrets",): _target_of_file,
     ("configs",): _target_of_file,
+    **{(key,): _identity for key in ("expose", "ports", "cap_add", "cap_drop", "security_opt", "profiles", "links")},
 }
-_UNIQUE = frozenset({("expose",), ("ports",), ("cap_add",), ("cap_drop",), ("security_opt",), ("profiles",), ("links",)})
+_MERGERS: Mapping[Path, Callable[[Any, Any, Path], Any]] = {
+    **{path: lambda below, above, path: {**pairs(below, path), **pairs(above, path)} for path in PAIRS},
+    **{path: lambda below, above, path: _unique([*_as_list(below), *_as_list(above)], _identity) for path in LISTS},
+    ("depends_on",): lambda below, above, path: _merge_mappings(_keyed(below, STARTED), _keyed(above, STARTED), path),
+    ("networks",): lambda below, above, path: _merge_mappings(_keyed(below, None), _keyed(above, None), path),
+    ("build",): lambda below, above, path: _merge_mappings(_build(below), _build(above), path),
+}

@@ -70,7 +70,10 @@ class PlannedTask:
 
 def stack_kind(directory: Path, overlays: Sequence[Overlay] = ()) -> Kind:
     """The kind of a task alone, without planning it. Raises TaskRefused: `compose` for a file that cannot be read, `overlay`."""
-    edited = _read(TaskFiles(directory), overlays)
+    return _kind(_read(TaskFiles(directory), overlays))
+
+
+def _kind(edited: Edited | None) -> Kind:
     if edited is None:
         return "single"
     tree = edited.tree
@@ -96,15 +99,15 @@ def plan_task(
 ) -> PlannedTask:
     """Plans the compose file and the image of one task directory whose files the overlays have been applied to.
 
-    overlays: those that matched, in order; their `[[compose]]` entries edit the file, their `compose_host_env` lists host variables.
-    privileges: True plans what asks for privileges instead of refusing it (`refuse: {privileges: false}`). executable: whether a file
-    counts as a program in build keys; by default as the cache gives modes, `*.sh` and files that begin `#!`.
+    overlays: those that matched, in order; their `[[compose]]` entries edit the file, their `compose_host_env` lists host
+    variables. privileges: True plans what asks for privileges instead of refusing it (`refuse: {privileges: false}`). executable:
+    whether a file counts as a program in build keys; by default as the cache gives modes, `*.sh` and files that begin `#!`.
     Raises TaskRefused: `overlay` for an edit of a service or key that is not there, `compose` for what is outside the subset
     (`ComposeRefused.problems` has all; `refusal` is the first), `image` for a Dockerfile that cannot be planned.
     """
-    kind = stack_kind(directory, overlays)
     files = TaskFiles(directory)
     edited = _read(files, overlays)
+    kind = _kind(edited)
     listed = frozenset(name for overlay in overlays for name in overlay.compose_host_env)
     reading = Reading(
         files,

@@ -1,4 +1,4 @@
-"""What reading a compose file needs at hand: the task's files, the variables, the findings; and the walk that interpolates a tree."""
+"""What reading a compose file needs at hand: the task's files, variables and findings, and the walk that interpolates a tree."""
 
 from __future__ import annotations
 
@@ -98,8 +98,9 @@ class TaskFiles:
 
 @dataclass
 class Reading:
-    """One file being read. tables: its top-level volumes, networks, configs and secrets. privileged: whether privileges are planned.
+    """One file being read.
 
+    tables: its top-level volumes, networks, configs and secrets. privileged: whether privileges are planned.
     used: variables that each service's keys name, by (service, key).
     """
 
@@ -134,11 +135,12 @@ class Reading:
 
     def _walk(self, value: Any, place: tuple[str, ...], use: Use) -> Any:
         if isinstance(value, str):
-            found: Text = ""
-            with self.findings.at(*place):
-                inner = Use(use.blank or place[1:3] == ("build", "args"), use.names, use.unset)
-                found = interpolate(value, self.variables, inner)
-            return found
+            inner = Use(use.blank or place[1:3] == ("build", "args"), use.names, use.unset)
+            try:
+                return interpolate(value, self.variables, inner)
+            except ComposeError as error:
+                self.findings.problems.append(error if error.place else ComposeError(error.why, ".".join(place)))
+                return ""
         if isinstance(value, dict):
             return {key: self._walk(item, (*place, key), use) for key, item in value.items()}
         if isinstance(value, list):
@@ -154,9 +156,8 @@ def admitted(value: Mapping[str, Any], prefix: str, place: str, role: Role, find
         rule = SUBSET.get(f"{prefix}.{key}" if prefix else key)
         where = f"{place}.{key}" if place else key
         if rule is None:
-            if prefix == "services.*" and key in ("image", "build"):
-                raise AssertionError(key)
-            known = {row.removeprefix(f"{prefix}.") for row in SUBSET if row.startswith(f"{prefix}.")}
+            start = f"{prefix}." if prefix else ""
+            known = {row.removeprefix(start) for row in SUBSET if row.startswith(start)}
             advice = nearest(key, {row for row in known if "." not in row and "[" not in row})
             findings.problems.append(ComposeError(f"unknown key{f' ({advice})' if advice else ''}", where))
             continue

@@ -58,6 +58,7 @@ def _environment(key: str, value: Any, draft: Draft, reading: Reading) -> None:
 
 
 def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
+    env: dict[str, Text] = draft.plan.setdefault("env", {})
     found: dict[str, Text | Host | None] = {}
     for item in value if isinstance(value, list) else [value]:
         settings = values.mapping(item) if isinstance(item, dict) else {"path": item}
@@ -73,8 +74,7 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
             raise ComposeError(f"{path[:100]} is no file of the task")
         text = reading.files.read(path, SIZE_LIMIT_BYTES)
         before = {name: entry for name, entry in found.items() if entry is not None}
-        found |= parse_env_file(text, path, reading.variables, raw=form == "raw", before=before)
-    env = draft.plan.setdefault("env", {})
+        found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before)
     for name, entry in found.items():
         if entry is not None:
             env.setdefault(name, _as_text(entry))

@@ -1,7 +1,7 @@
 """The stack plan: frozen data with one canonical JSON form, which a lock keeps once for all the tasks that share it.
 
-`to_dict` is the form of `docs/reference/stack-plan.md`: the keys of `main` and of a service always stand there, `OPTIONAL` ones only
-where the file sets them. Times are seconds, sizes MiB; None means that the image, or nothing, gives the value.
+`to_dict` is the form of `docs/reference/stack-plan.md`: the keys of `main` and of a service always stand there, `OPTIONAL` ones
+only where the file sets them. Times are seconds, sizes MiB; None means that the image, or nothing, gives the value.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ class Init:
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """One container. image: `{"from": "task"}`, `{"ref": …}` or `{"build": …}`. init is main's, entrypoint and command a sidecar's."""
+    """One container. image: `{"from": "task"}`, `{"ref": …}` or `{"build": …}`.
+
+    init is main's, entrypoint and command are a sidecar's, None for the image's.
+    """
 
     image: Mapping[str, Any]
     init: Init | None = None
@@ -195,7 +198,10 @@ class ServicePlan:
 
 @dataclass(frozen=True)
 class External:
-    """A service that a node service serves: no rollout starts it. service: the node service's name. scope: what a rollout's carries."""
+    """A service that a node service serves: no rollout starts it.
+
+    service: the node service's name. scope: what a rollout's scope of it carries.
+    """
 
     service: str
     ports: tuple[Port, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# run: planned with compose's meaning. judged: planned or refused by its value. noted: accepted without effect, and the plan says so.
+# run: planned with compose's meaning. judged: planned or refused by its value. noted: accepted without effect, as the plan says.
 # ignored: accepted without effect.
 Verdict = Literal["run", "judged", "noted", "ignored", "refused"]
 Role = Literal["main", "sidecar"]

@@ -118,7 +118,7 @@ def host_names(text: Text) -> Iterator[str]:
 
 
 def resolve(text: Text, host: Mapping[str, str], other: Callable[[Part], str]) -> str:
-    """The text with host variables filled in and other parts as `other` gives them. Raises KeyError with an unset variable's name."""
+    """The text with host variables filled in, other parts as `other` gives them. Raises KeyError with an unset name."""
     return "".join(
         item if isinstance(item, str) else _host_value(item, host, other) if isinstance(item, HostPart) else other(item)
         for item in pieces(text)

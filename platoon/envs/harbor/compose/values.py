@@ -21,7 +21,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(?:i?b)?|b)?", re.IGNORE
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SHELL = {";": ";", "&": "&", "|": "|", "<": "<", ">": ">", "`": "`", "(": "(", ")": ")"}
+_BLANKS = " \t\r\n"
+_SHELL = ";&|<>`()"
 SHELL_ADVICE = "write it as a list, or as sh -c '…'"
 SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -131,36 +132,54 @@ def command_line(value: Any) -> tuple[Text, ...] | None:
 
 def shell_words(line: Text) -> list[Text]:
     """Words at blanks outside quotes. What a shell would read, compose cuts off or refuses, so it is refused."""
-    words: list[Text] = []
-    word: list[str | Part] = []
-    quote, escaped, started = "", False, False
+    splitter = _Splitter()
     for piece in pieces(line):
         for character in piece if isinstance(piece, str) else (piece,):
-            if not isinstance(character, str) or escaped:
-                word.append(character)
-                escaped, started = False, True
-            elif character == "\\" and quote != "'":
-                escaped = True
-            elif character == quote:
-                quote = ""
-            elif not quote and character in "'\"":
-                quote, started = character, True
-            elif not quote and character in " \t\r\n":
-                if started:
-                    words.append(join(*word))
-                    word, started = [], False
-            elif not quote and character in _SHELL:
+            splitter.take(character)
+    return splitter.end()
+
+
+class _Splitter:
+    """Words under construction. started: a word has begun, be it empty."""
+
+    def __init__(self) -> None:
+        self._words: list[Text] = []
+        self._word: list[str | Part] = []
+        self._quote, self._escaped, self._started = "", False, False
+
+    def take(self, character: str | Part) -> None:
+        if not isinstance(character, str) or self._escaped:
+            self._escaped = False
+        elif character == "\\" and self._quote != "'":
+            self._escaped = True
+            return
+        elif character == self._quote:
+            self._quote = ""
+            return
+        elif not self._quote:
+            if character in "'\"":
+                self._quote, self._started = character, True
+                return
+            if character in _BLANKS:
+                self._finish()
+                return
+            if character in _SHELL:
                 raise ComposeError(f"no shell reads it, and it has {character} outside quotes ({SHELL_ADVICE})")
-            else:
-                word.append(character)
-                started = True
-            if len(words) > WORD_LIMIT:
-                raise ComposeError(f"has more than {WORD_LIMIT} words")
-    if quote or escaped:
-        raise ComposeError("has an open quote, or ends in a backslash")
-    if started:
-        words.append(join(*word))
-    return words
+        self._word.append(character)
+        self._started = True
+
+    def end(self) -> list[Text]:
+        if self._quote or self._escaped:
+            raise ComposeError("has an open quote, or ends in a backslash")
+        self._finish()
+        return self._words
+
+    def _finish(self) -> None:
+        if self._started:
+            self._words.append(join(*self._word))
+            self._word, self._started = [], False
+        if len(self._words) > WORD_LIMIT:
+            raise ComposeError(f"has more than {WORD_LIMIT} words")
 
 
 def container_path(value: Any) -> str:

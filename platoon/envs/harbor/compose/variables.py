@@ -1,14 +1,14 @@
 """What the names in a task's compose file stand for: Harbor's own first, then the task's `[environment].env`, then the host's.
 
-A name that is neither Harbor's, nor the task's, nor listed in an overlay's `compose_host_env` counts as unset, whatever the host that
-fetches defines.
+A name that is neither Harbor's, nor the task's, nor listed in an overlay's `compose_host_env` counts as unset, whatever the host
+that fetches defines.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.interpolate import Host
@@ -24,13 +24,15 @@ TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 
 @dataclass(frozen=True)
 class TaskVariables:
-    """harbor: Harbor's names. task: `[environment].env`. listed: `compose_host_env`. env_file: what `environment/.env` would give."""
+    """What names stand for, in this order.
+
+    harbor: Harbor's names. task: `[environment].env`. listed: `compose_host_env`. env_file: what `environment/.env` would give.
+    """
 
     harbor: Mapping[str, Text]
     task: Mapping[str, str]
     listed: frozenset[str] = frozenset()
     env_file: frozenset[str] = frozenset()
-    blanks: Mapping[str, str] = field(default_factory=dict)
 
     def lookup(self, name: str) -> Text | Host | None:
         """Raises ComposeError for a name that only a start could give a value."""
