@@ -42,6 +42,7 @@ mod _native {
     use super::layers::{image_owners, layer_owners};
     #[pymodule_export]
     use super::merger::Merger;
+    #[pymodule_export]
     use super::publish::{publish_task, sync_file_system, verify_tasks};
     #[pymodule_export]
     use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
