@@ -1,4 +1,4 @@
-"""The owners of a squashfs image beside the unpacking of its two tables alone, and beside the tools that list one.
+"""The owner manifest of a squashfs image beside the unpacking of its two tables alone, and beside the tools that list one.
 
 Without mksquashfs there is no image, and no case.
 """
@@ -9,7 +9,7 @@ import io
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,24 +72,28 @@ def make_image(path: Path, compressor: str, archive: Path) -> None:
         subprocess.run(command, check=True, stdin=file, stdout=subprocess.DEVNULL)
 
 
-def owners(path: Path) -> dict[str, Any]:
-    return _native.squash_entries(path)
+def manifest(path: Path) -> bytes:
+    return _native.image_owners(path)[0]
 
 
-def rows(columns: dict[str, Any]) -> list[tuple[int, int]]:
-    return sorted(zip(columns["uids"].tolist(), columns["gids"].tolist(), strict=True))
+def written(shown: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
+    """The manifest of these: path from the root without its first slash, uid, gid."""
+    owned = sorted(row for row in shown if row[1:] != (b"0", b"0"))
+    header = b"# %s\n" % _native.OWNERS_RULE.encode()
+    return header + b"".join(b"%s %s /%s\n" % (uid, gid, path) for path, uid, gid in owned)
 
 
-def listed(ours: dict[str, Any], text: bytes) -> bool:
-    """Whether `unsquashfs -lln` shows the same owners."""
-    shown = [line.split(None, 2)[1].split(b"/") for line in text.splitlines()]
-    return rows(ours) == sorted((int(uid), int(gid)) for uid, gid in shown if (uid, gid) != (b"0", b"0"))
+def listed(ours: bytes, text: bytes) -> bool:
+    """Whether `unsquashfs -lln` shows the same owners. No name of ours has a blank."""
+    words = (line.split() for line in text.splitlines())
+    owners = ((row[5].partition(b"/")[2], row[1].partition(b"/")) for row in words)
+    return ours == written((path, uid, gid) for path, (uid, _, gid) in owners)
 
 
-def described(ours: dict[str, Any], text: bytes) -> bool:
-    """Whether `rdsquashfs -d` shows the same owners. No name of ours has a blank."""
-    shown = [line.split()[3:5] for line in text.splitlines()]
-    return rows(ours) == sorted((int(uid), int(gid)) for uid, gid in shown if (uid, gid) != (b"0", b"0"))
+def described(ours: bytes, text: bytes) -> bool:
+    """Whether `rdsquashfs -d` shows the same owners."""
+    words = (line.split() for line in text.splitlines())
+    return ours == written((row[1], row[3], row[4]) for row in words)
 
 
 def tool(program: str, arguments: tuple[str, ...], version: tuple[str, ...], **limits: Any) -> Peer:
@@ -118,7 +122,7 @@ def case(compressor: str, inodes: int, archive: Path) -> Case:
     return Case(
         "owners of a squashfs",
         f"{inodes} inodes, {compressor}",
-        lambda: owners(image),
+        lambda: manifest(image),
         (
             Peer(
                 "floor: unpacking its two tables",

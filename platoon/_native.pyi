@@ -85,8 +85,7 @@ def block_digest(block: object, policies: list[str], roles: list[str], side_name
 def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
 def from_stored(
     token_low: NDArray[np.uint16],
-    token_middle: NDArray[np.uint8],
-    token_high: NDArray[np.uint8],
+    token_planes: NDArray[np.uint8],
     logprob_low: NDArray[np.uint16],
     logprob_high: NDArray[np.uint16],
     span_start: NDArray[np.int64],
@@ -134,12 +133,16 @@ def apply_advantages(
     advantages: NDArray[np.float64] | NDArray[np.float32],
     per_token: bool,
     suppress_errors: bool,
+    threads: int | None = None,
 ) -> dict[str, Any]: ...
 def row_totals(
     advantages: NDArray[np.float32], is_trained: NDArray[np.bool_], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]: ...
 def scale_rows(
-    advantages: NDArray[np.float32], offsets: NDArray[np.int64], weights: NDArray[np.float64]
+    advantages: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    threads: int | None = None,
 ) -> NDArray[np.float32]: ...
 def level_weights(
     row_depth: NDArray[np.uint16], row_start: NDArray[np.uint8], trained_tokens: NDArray[np.int64]
@@ -156,6 +159,7 @@ def assemble(
     offsets: NDArray[np.int64],
     kept: NDArray[np.int64],
     scale: float,
+    threads: int | None = None,
 ) -> dict[str, NDArray[Any]]: ...
 def training_metrics(
     sampled: NDArray[np.float32],

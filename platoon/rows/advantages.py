@@ -2,6 +2,9 @@
 
 The order of a step is the order of these functions: `apply_advantages`, weights (`level_weights` or `discount_weights`, then
 `scale`), `filter_zero_advantages`; `platoon.rows.assembly` follows. No function changes its input.
+
+`threads` bounds the threads of one call (default: the processors this process may use, one in a forked child). Only millions of
+tokens are shared among threads; how many makes no difference to the result, and none outlives the call.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ class KeptRows:
 
 
 def apply_advantages(
-    block: RowBlock, advantages: NDArray[np.float64] | NDArray[np.float32], *, filter_errors: bool
+    block: RowBlock, advantages: NDArray[np.float64] | NDArray[np.float32], *, filter_errors: bool, threads: int | None = None
 ) -> AppliedAdvantages:
     """Puts an estimator's values on the block's action tokens.
 
@@ -73,7 +76,7 @@ def apply_advantages(
     if advantages.dtype not in (np.float64, np.float32):
         raise DataError(f"advantages: {advantages.dtype} where float64 a row or float32 a token is expected")
     per_token = advantages.dtype == np.float32
-    result = _native.apply_advantages(block.flags, block.offsets, advantages, per_token, filter_errors)
+    result = _native.apply_advantages(block.flags, block.offsets, advantages, per_token, filter_errors, threads)
     return AppliedAdvantages(
         result["advantages_T"],
         result["is_trained_T"],
@@ -110,9 +113,11 @@ def discount_weights(block: RowBlock, applied: AppliedAdvantages, *, gamma: floa
     return _native.discount_weights(block.row_depth, applied.trained_tokens_R, gamma)
 
 
-def scale(block: RowBlock, applied: AppliedAdvantages, weight_R: NDArray[np.float64]) -> AppliedAdvantages:
+def scale(
+    block: RowBlock, applied: AppliedAdvantages, weight_R: NDArray[np.float64], *, threads: int | None = None
+) -> AppliedAdvantages:
     """The same advantages, each row's multiplied by its weight (float64[R])."""
-    scaled_T = _native.scale_rows(applied.advantages_T, block.offsets, weight_R)
+    scaled_T = _native.scale_rows(applied.advantages_T, block.offsets, weight_R, threads)
     _, is_zero_R = _native.row_totals(scaled_T, applied.is_trained_T, block.offsets)
     return replace(applied, advantages_T=scaled_T, is_zero_R=is_zero_R)
 

@@ -74,11 +74,13 @@ class AssembledRows:
         return (self.row(index) for index in range(self.row_count))
 
 
-def assemble(block: RowBlock, applied: AppliedAdvantages, kept_K: NDArray[np.int64], *, denominator: float) -> AssembledRows:
+def assemble(
+    block: RowBlock, applied: AppliedAdvantages, kept_K: NDArray[np.int64], *, denominator: float, threads: int | None = None
+) -> AssembledRows:
     """Shifts, scales by 1 / (denominator + 1e-8) and gathers the rows `kept_K` (int64, rising).
 
     denominator: trained tokens that the microbatch stands for (`KeptRows.represented_tokens`), at least 0; the service sums over
-    tokens, and this makes the sum a mean.
+    tokens, and this makes the sum a mean. threads: as in `platoon.rows.advantages`.
 
     Raises DataError for rows that do not rise or do not exist, ShapeError where `applied` is of another block.
     """
@@ -92,5 +94,6 @@ def assemble(block: RowBlock, applied: AppliedAdvantages, kept_K: NDArray[np.int
         block.offsets,
         kept_K,
         1.0 / (denominator + EPSILON),
+        threads,
     )
     return AssembledRows(**buffers, rows_K=kept_K, routing_K=block.routing_R[kept_K])

@@ -25,6 +25,9 @@ from platoon.rows.block import COLUMNS, RowBlock
 LIMIT_BYTES = 1 << 31
 """What the stored columns may take unless a reader says otherwise: some 300 million tokens, and up to 13/4 of it as a block."""
 
+# What a stream takes beside its columns and names: some kilobytes.
+_HEADER_BYTES = 1 << 16
+
 _RULE = b"platoon.rule"
 _DIGEST = b"platoon.digest"
 _NAMES = b"platoon.names"
@@ -32,8 +35,7 @@ _NAMES = b"platoon.names"
 _TOKEN_COLUMNS = ("tokens", "logprobs", "flags", "call")
 _STORED_TOKENS: dict[str, np.dtype[Any]] = {
     "token_low": np.dtype("<u2"),
-    "token_middle": np.dtype("u1"),
-    "token_high": np.dtype("u1"),
+    "token_planes": np.dtype("u1"),
     "logprob_low": np.dtype("<u2"),
     "logprob_high": np.dtype("<u2"),
     "span_start": np.dtype("<i8"),
@@ -50,19 +52,27 @@ def encode(block: RowBlock) -> memoryview:
     """The block as bytes."""
     import pyarrow as pa
 
-    names = {"policies": block.policies, "roles": block.roles, "side": block.side_names}
-    metadata = {_RULE: BLOCK_RULE, _DIGEST: block.digest(), _NAMES: json.dumps(names)}
+    names = json.dumps({"policies": block.policies, "roles": block.roles, "side": block.side_names})
+    metadata = {_RULE: BLOCK_RULE, _DIGEST: block.digest(), _NAMES: names}
     values = _native.to_stored(block) | {name: getattr(block, name) for name in _OTHERS}
     columns = [
         pa.LargeListArray.from_arrays(pa.array([0, len(values[name])], pa.int64()), pa.array(values[name]))
         for name in STORED_COLUMNS
     ]
     schema = _schema().with_metadata(metadata)
-    sink = pa.BufferOutputStream()
+    # A stream that grows would move what it holds again and again; of an array that is too large only what is written takes memory.
+    largest = _HEADER_BYTES + len(names) + sum(_largest_bytes(column) for column in values.values())
+    space = np.empty(largest, np.uint8)
+    sink = pa.FixedSizeBufferWriter(pa.py_buffer(space))
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return memoryview(sink.getvalue())
+    return space.data[: sink.tell()]
+
+
+def _largest_bytes(column: NDArray[Any]) -> int:
+    """What a column may take if compression makes it larger: a little more than by zstd's bound, and a prefix."""
+    return column.nbytes + column.nbytes // 128 + 1024
 
 
 def decode(data: bytes | memoryview, *, limit_bytes: int = LIMIT_BYTES) -> RowBlock:

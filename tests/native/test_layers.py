@@ -71,7 +71,7 @@ def test_published_vectors(checkout: Path) -> None:
         assert native([layer_tar(layer) for layer in layers]) == expected, vector["name"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.lists(st.one_of(*[MEMBERS] * 15, BAD), min_size=1, max_size=3), FORMATS)
 def test_core_and_twin_agree(layers: list[list[Member]], tar_format: int) -> None:
     tars = [layer_tar(layer, tar_format) for layer in layers]
@@ -100,7 +100,7 @@ TREES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(TREES, TREES)
 def test_u32_the_order_of_whiteouts_does_not_matter(lower: list[Member], upper: list[Member]) -> None:
     first, last = (sorted(upper, key=is_whiteout, reverse=reverse) for reverse in (False, True))

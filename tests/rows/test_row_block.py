@@ -160,6 +160,17 @@ def test_codec_round_trip(block: RowBlock) -> None:
     assert (again.policies, again.roles) == (POLICIES, ROLES)
 
 
+def test_names_of_any_length_and_columns_that_do_not_compress_are_stored() -> None:
+    noise = np.random.default_rng(7).integers(1, 256, 300_000).astype(np.uint8)
+    names = ("main", "é" * 100_000)
+    values = columns(policies=names, side_names=("noise",))
+    values |= {"side_row": np.zeros(1, np.uint32), "side_at": np.zeros(1, np.uint32), "side_length": np.zeros(1, np.uint32)}
+    values |= {"side_name": np.zeros(1, np.uint16), "side_item": np.zeros(1, np.uint32)}
+    values |= {"item_offsets": np.array([0, len(noise)]), "item_bytes": noise}
+    block = RowBlock(**values)
+    assert codec.decode(codec.encode(block)).digest() == block.digest()
+
+
 @examples(60)
 @given(st.data())
 def test_damaged_bytes_are_refused(data: st.DataObject) -> None:

@@ -59,6 +59,9 @@ REFERENCE_TOOLS = {
     "unsquashfs": "squashfs-tools",
     "tar2sqfs": "squashfs-tools-ng",
     "rdsquashfs": "squashfs-tools-ng",
+    "bsdtar": "libarchive-tools",
+    "umoci": "umoci",
+    "zstd": "zstd",
 }
 _SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 

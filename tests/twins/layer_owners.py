@@ -78,10 +78,10 @@ def take(root: Node, member: Member, layer: int) -> None:
         hidden = name.removeprefix(b".wh.")
         if hidden in (b"", b".", b".."):
             raise BadLayerError("a whiteout of no name")
-        # A whiteout stands in a directory, which is there from then on.
-        directory = enter(root, parent, layer)
-        for below in list(directory.children) if name == b".wh..wh..opq" else [hidden]:
-            hide(directory, below, layer)
+        directory = find(root, resolve(root, parent))
+        if directory is not None:
+            for below in list(directory.children) if name == b".wh..wh..opq" else [hidden]:
+                hide(directory, below, layer)
         return
     shared = linked(root, member.link) if member.kind == "1" else None
     directory = enter(root, parent, layer)

@@ -1,6 +1,8 @@
 //! Layers applied to each other, lowest first, as runtimes unpack them.
 
-use crate::name::{common_ancestor, is_metadata, path_of, push, read_key, special, split, Special, SEPARATOR};
+use crate::name::{
+    common_ancestor, is_metadata, is_whiteout, path_of, push, read_key, special, split, Special, SEPARATOR,
+};
 use crate::resolve::{find, resolve};
 use crate::tree::{Node, Tree};
 use crate::{Fault, Kind, Layer, LayersError, Limits, Member, Members, Owner};
@@ -32,8 +34,8 @@ struct Parent {
     /// As members spell it, up to the last slash.
     given: Vec<u8>,
     key: Vec<u8>,
-    /// False where the next member must resolve it again, since a link was followed, which may change. Nothing else that happens below
-    /// a directory changes where it is.
+    /// False where the next member must resolve it again, since a link was followed, which may change, or something is in the way.
+    /// Nothing that happens below a directory changes where it is.
     is_known: bool,
     /// Whether anything below it is remembered: of most directories nothing is.
     lower_holds: bool,
@@ -81,7 +83,7 @@ impl Rootfs {
                 return self.take_root(member);
             }
             let (parent, name) = split(&key);
-            self.enter(given, parent)?;
+            self.enter(given, parent, !is_whiteout(name))?;
             self.take_named(member, name)?;
             self.key = key;
             return Ok(());
@@ -112,18 +114,20 @@ impl Rootfs {
         Ok(())
     }
 
-    /// Goes to the directory that a name gives; what is missing on the way is a directory of root's.
-    fn enter(&mut self, given: &[u8], parent: &[u8]) -> Result<(), Fault> {
+    /// Goes to the directory that a name gives. For what stays there, whatever is in the way becomes a directory of root's.
+    fn enter(&mut self, given: &[u8], parent: &[u8], stays: bool) -> Result<(), Fault> {
         // What both directories are below was looked at when the last one was entered.
         let known = if self.parent.is_known { common_ancestor(&self.parent.key, parent) } else { 0 };
         let resolved = resolve([&self.upper, &self.lower], parent, known, self.limits.path_bytes)?;
-        for key in &resolved.in_the_way {
-            self.lower.remove(key);
-            self.upper.remove(key);
+        if stays {
+            for key in &resolved.in_the_way {
+                self.lower.remove(key);
+                self.upper.remove(key);
+            }
         }
         self.parent.given.clear();
         self.parent.given.extend_from_slice(given);
-        self.parent.is_known = resolved.links == 0;
+        self.parent.is_known = resolved.links == 0 && (stays || resolved.in_the_way.is_empty());
         self.parent.lower_holds = self.lower.holds_below(&resolved.key);
         self.parent.upper_holds = self.upper.holds_below(&resolved.key);
         self.parent.key = resolved.key;

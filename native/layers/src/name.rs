@@ -82,6 +82,11 @@ pub(crate) fn special(component: &[u8]) -> Result<Special<'_>, &'static str> {
     }
 }
 
+/// True for a name that `special` gives a meaning, or refuses.
+pub(crate) fn is_whiteout(component: &[u8]) -> bool {
+    !matches!(special(component), Ok(Special::None))
+}
+
 /// True for what AUFS kept for itself, and for what is below it.
 pub(crate) fn is_metadata(key: &[u8]) -> bool {
     key.split(|&byte| byte == SEPARATOR).any(|component| component.starts_with(METADATA))

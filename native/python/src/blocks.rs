@@ -57,8 +57,7 @@ pub(crate) fn to_stored<'py>(py: Python<'py>, block: Input<'_, 'py>) -> PyResult
         py,
         stored,
         token_low,
-        token_middle,
-        token_high,
+        token_planes,
         logprob_low,
         logprob_high,
         span_start,
@@ -74,8 +73,7 @@ pub(crate) fn to_stored<'py>(py: Python<'py>, block: Input<'_, 'py>) -> PyResult
 pub(crate) fn from_stored<'py>(
     py: Python<'py>,
     token_low: Input<'_, 'py>,
-    token_middle: Input<'_, 'py>,
-    token_high: Input<'_, 'py>,
+    token_planes: Input<'_, 'py>,
     logprob_low: Input<'_, 'py>,
     logprob_high: Input<'_, 'py>,
     span_start: Input<'_, 'py>,
@@ -83,21 +81,10 @@ pub(crate) fn from_stored<'py>(
     span_call: Input<'_, 'py>,
     span_flags: Input<'_, 'py>,
 ) -> PyResult<TokenArrays<'py>> {
-    slices!(
-        token_low,
-        token_middle,
-        token_high,
-        logprob_low,
-        logprob_high,
-        span_start,
-        span_end,
-        span_call,
-        span_flags
-    );
+    slices!(token_low, token_planes, logprob_low, logprob_high, span_start, span_end, span_call, span_flags);
     let stored = StoredColumns {
         token_low,
-        token_middle,
-        token_high,
+        token_planes,
         logprob_low,
         logprob_high,
         span_start,

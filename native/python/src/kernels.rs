@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::arrays::{detach_above, dict_of, dict_of_arrays, give, slices, Array, Column, Input};
 use crate::errors::rows_error;
+use crate::threads::threads_or_default;
 
 /// Stale rows, groups with a stale row, groups of stale rows alone, and stale rows by policy.
 type StaleArrays<'py> = (Array<'py, bool>, Array<'py, bool>, Array<'py, bool>, Array<'py, u64>);
@@ -102,6 +103,7 @@ fn read_keys<'py>(columns: &[Bound<'py, PyAny>]) -> PyResult<Vec<LentKey<'py>>> 
 
 /// Advantages (float64 a row, or float32 a token) on action tokens.
 #[pyfunction]
+#[pyo3(signature = (flags, offsets, advantages, per_token, suppress_errors, threads=None))]
 pub(crate) fn apply_advantages<'py>(
     py: Python<'py>,
     flags: Input<'_, 'py>,
@@ -109,7 +111,9 @@ pub(crate) fn apply_advantages<'py>(
     advantages: Input<'_, 'py>,
     per_token: bool,
     suppress_errors: bool,
+    threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let threads = threads_or_default(threads);
     slices!(flags, offsets);
     let (tokens, rows);
     let advantages = if per_token {
@@ -119,8 +123,9 @@ pub(crate) fn apply_advantages<'py>(
         rows = Column::read("advantages", advantages)?;
         Advantages::PerRow(rows.slice()?)
     };
-    let applied = detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors))
-        .map_err(rows_error)?;
+    let applied =
+        detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors, threads))
+            .map_err(rows_error)?;
     let result = PyDict::new(py);
     result.set_item("advantages_T", give(py, applied.advantages_T))?;
     result.set_item("is_trained_T", give(py, applied.is_trained_T))?;
@@ -154,14 +159,17 @@ fn set_totals(result: &Bound<'_, PyDict>, totals: RowTotals) -> PyResult<()> {
 
 /// Advantages times their row's weight.
 #[pyfunction]
+#[pyo3(signature = (advantages, offsets, weights, threads=None))]
 pub(crate) fn scale_rows<'py>(
     py: Python<'py>,
     advantages: Input<'_, 'py>,
     offsets: Input<'_, 'py>,
     weights: Input<'_, 'py>,
+    threads: Option<usize>,
 ) -> PyResult<Array<'py, f32>> {
+    let threads = threads_or_default(threads);
     slices!(advantages, offsets, weights);
-    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights));
+    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights, threads));
     Ok(give(py, scaled.map_err(rows_error)?))
 }
 
@@ -203,6 +211,7 @@ pub(crate) fn surviving_starts<'py>(
 
 /// The service's buffers for the kept rows.
 #[pyfunction]
+#[pyo3(signature = (tokens, logprobs, advantages, is_trained, offsets, kept, scale, threads=None))]
 #[allow(clippy::too_many_arguments, reason = "one argument a column")]
 pub(crate) fn assemble<'py>(
     py: Python<'py>,
@@ -213,10 +222,12 @@ pub(crate) fn assemble<'py>(
     offsets: Input<'_, 'py>,
     kept: Input<'_, 'py>,
     scale: f64,
+    threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let threads = threads_or_default(threads);
     slices!(tokens, logprobs, advantages, is_trained, offsets, kept);
     let columns = TrainedTokens { tokens, logprobs, advantages, is_trained };
-    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale))
+    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale, threads))
         .map_err(rows_error)?;
     dict_of_arrays!(py, out, input_tokens_S, target_tokens_S, logprobs_S, advantages_S, is_trained_S, offsets)
 }

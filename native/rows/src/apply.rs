@@ -1,7 +1,10 @@
 //! From credit to tokens: advantages on action tokens, zero everywhere else.
 
+use std::ops::Range;
+
 use crate::block::{check_offsets, ACTION, ERROR};
 use crate::error::{check_length, RowsError};
+use crate::parts::{cut_off, parts_of_rows, run_parts};
 
 /// What an estimator returned.
 #[derive(Debug, Clone, Copy)]
@@ -41,41 +44,75 @@ pub struct RowTotals {
 }
 
 /// Puts advantages on action tokens. With `suppress_errors`, a token whose call reported an error and whose advantage is positive trains
-/// no more: an error must not be rewarded.
+/// no more: an error must not be rewarded. At most `threads` threads share the rows.
 pub fn apply_advantages(
     flags: &[u8],
     offsets: &[i64],
     advantages: Advantages<'_>,
     suppress_errors: bool,
+    threads: usize,
 ) -> Result<Applied, RowsError> {
     check_offsets(offsets, flags.len())?;
     match advantages {
         Advantages::PerRow(values) => check_length("advantages", values.len(), offsets.len() - 1)?,
         Advantages::PerToken(values) => check_length("advantages", values.len(), flags.len())?,
     }
-    let rows = offsets.len() - 1;
-    let mut applied = Applied {
-        advantages_T: vec![0f32; flags.len()],
-        is_trained_T: vec![false; flags.len()],
-        totals: RowTotals { trained_tokens_R: Vec::with_capacity(rows), is_zero_R: Vec::with_capacity(rows) },
-        counters: ErrorCounters::default(),
+    let (mut advantages_T, mut is_trained_T) = (vec![0f32; flags.len()], vec![false; flags.len()]);
+    let (mut advantages_left, mut is_trained_left) = (advantages_T.as_mut_slice(), is_trained_T.as_mut_slice());
+    let cut = |rows: Range<usize>| {
+        let tokens = (offsets[rows.end] - offsets[rows.start]) as usize;
+        (rows, cut_off(&mut advantages_left, tokens), cut_off(&mut is_trained_left, tokens))
     };
+    let parts = parts_of_rows(offsets, threads).into_iter().map(cut).collect();
+    let results = run_parts(parts, |(rows, advantages_T, is_trained_T)| {
+        apply_to_rows(
+            flags,
+            &offsets[rows.start..=rows.end],
+            rows.start,
+            advantages,
+            suppress_errors,
+            (advantages_T, is_trained_T),
+        )
+    });
+    let mut counters = ErrorCounters::default();
+    let mut totals = RowTotals { trained_tokens_R: Vec::new(), is_zero_R: Vec::new() };
+    for (part_totals, part_counters) in results {
+        totals.trained_tokens_R.extend(part_totals.trained_tokens_R);
+        totals.is_zero_R.extend(part_totals.is_zero_R);
+        counters.add(&part_counters);
+    }
+    Ok(Applied { advantages_T, is_trained_T, totals, counters })
+}
+
+/// The rows that `offsets` bounds, the first of which is row `first` of the block; `out` begins with its first token.
+fn apply_to_rows(
+    flags: &[u8],
+    offsets: &[i64],
+    first: usize,
+    advantages: Advantages<'_>,
+    suppress_errors: bool,
+    out: (&mut [f32], &mut [bool]),
+) -> (RowTotals, ErrorCounters) {
+    let (mut advantages_left, mut is_trained_left) = out;
+    let rows = offsets.len() - 1;
+    let mut totals = RowTotals { trained_tokens_R: Vec::with_capacity(rows), is_zero_R: Vec::with_capacity(rows) };
+    let mut counters = ErrorCounters::default();
     for (row, bounds) in offsets.windows(2).enumerate() {
         let span = bounds[0] as usize..bounds[1] as usize;
         let tokens = RowTokens {
             flags: &flags[span.clone()],
-            advantages: &mut applied.advantages_T[span.clone()],
-            is_trained: &mut applied.is_trained_T[span.clone()],
+            advantages: cut_off(&mut advantages_left, span.len()),
+            is_trained: cut_off(&mut is_trained_left, span.len()),
         };
         let counts = match advantages {
-            Advantages::PerRow(values) => tokens.apply_one(values[row] as f32, suppress_errors),
+            Advantages::PerRow(values) => tokens.apply_one(values[first + row] as f32, suppress_errors),
             Advantages::PerToken(values) => tokens.apply_each(&values[span], suppress_errors),
         };
-        applied.totals.trained_tokens_R.push(counts.trained as i64);
-        applied.totals.is_zero_R.push(counts.nonzero == 0);
-        applied.counters.add(&counts);
+        totals.trained_tokens_R.push(counts.trained as i64);
+        totals.is_zero_R.push(counts.nonzero == 0);
+        counters.add_row(&counts);
     }
-    Ok(applied)
+    (totals, counters)
 }
 
 /// One row of the columns that advantages are applied to.
@@ -137,7 +174,14 @@ fn count_errors(flags: &[u8]) -> u64 {
 }
 
 impl ErrorCounters {
-    fn add(&mut self, row: &RowCounts) {
+    fn add(&mut self, other: &Self) {
+        self.detected_action_tokens += other.detected_action_tokens;
+        self.suppressed_positive_action_tokens += other.suppressed_positive_action_tokens;
+        self.retained_nonpositive_action_tokens += other.retained_nonpositive_action_tokens;
+        self.emptied_rows += other.emptied_rows;
+    }
+
+    fn add_row(&mut self, row: &RowCounts) {
         self.detected_action_tokens += row.detected;
         self.suppressed_positive_action_tokens += row.suppressed;
         self.retained_nonpositive_action_tokens += row.detected - row.suppressed;
@@ -163,27 +207,45 @@ pub fn row_totals(advantages: &[f32], is_trained: &[bool], offsets: &[i64]) -> R
     Ok(totals)
 }
 
-/// Multiplies each row's advantages by its weight, in f64, rounded once.
-pub fn scale_rows(advantages: &[f32], offsets: &[i64], weights: &[f64]) -> Result<Vec<f32>, RowsError> {
+/// Multiplies each row's advantages by its weight, in f64, rounded once. At most `threads` threads share the rows.
+pub fn scale_rows(advantages: &[f32], offsets: &[i64], weights: &[f64], threads: usize) -> Result<Vec<f32>, RowsError> {
     check_offsets(offsets, advantages.len())?;
     check_length("weights", weights.len(), offsets.len() - 1)?;
-    let mut scaled = Vec::with_capacity(advantages.len());
-    for (bounds, &weight) in offsets.windows(2).zip(weights) {
-        let row = &advantages[bounds[0] as usize..bounds[1] as usize];
-        // A masked 0 stays 0 under a weight that is not finite.
-        scaled.extend(row.iter().map(|&value| if value == 0.0 { value } else { (f64::from(value) * weight) as f32 }));
-    }
+    let mut scaled = vec![0f32; advantages.len()];
+    let mut left = scaled.as_mut_slice();
+    let cut = |rows: Range<usize>| {
+        let tokens = (offsets[rows.end] - offsets[rows.start]) as usize;
+        (rows, cut_off(&mut left, tokens))
+    };
+    let parts: Vec<_> = parts_of_rows(offsets, threads).into_iter().map(cut).collect();
+    run_parts(parts, |(rows, mut out)| {
+        for row in rows {
+            let values = &advantages[offsets[row] as usize..offsets[row + 1] as usize];
+            let places = cut_off(&mut out, values.len()).iter_mut().zip(values);
+            places.for_each(|(place, &value)| *place = scaled_value(value, weights[row]));
+        }
+    });
     Ok(scaled)
+}
+
+/// A masked 0 stays 0 under a weight that is not finite.
+pub(crate) fn scaled_value(value: f32, weight: f64) -> f32 {
+    if value == 0.0 {
+        value
+    } else {
+        (f64::from(value) * weight) as f32
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parts::TOKENS_A_THREAD;
 
     #[test]
     fn only_positive_advantages_of_errors_are_suppressed() {
         let flags = [0, ACTION, ACTION | ERROR, 0, ACTION | ERROR, 0, ACTION | ERROR];
-        let applied = apply_advantages(&flags, &[0, 3, 5, 7], Advantages::PerRow(&[1.0, 2.0, -1.0]), true).unwrap();
+        let applied = apply_advantages(&flags, &[0, 3, 5, 7], Advantages::PerRow(&[1.0, 2.0, -1.0]), true, 1).unwrap();
         assert_eq!(applied.advantages_T, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0]);
         assert_eq!(applied.is_trained_T, [false, true, false, false, false, false, true]);
         assert_eq!(applied.totals.trained_tokens_R, [1, 0, 1]);
@@ -198,15 +260,33 @@ mod tests {
     }
 
     #[test]
+    fn threads_make_no_difference() {
+        let tokens = 3 * TOKENS_A_THREAD + 1000;
+        let flags: Vec<u8> = (0..tokens).map(|at| [0, ACTION, ACTION | ERROR, ACTION][at % 7 % 4]).collect();
+        let mut offsets: Vec<i64> = (0..tokens as i64).step_by(4099).collect();
+        offsets.push(tokens as i64);
+        let rewards: Vec<f64> = (0..offsets.len() - 1).map(|row| (row % 5) as f64 - 2.0).collect();
+        let each: Vec<f32> = (0..tokens).map(|at| (at % 3) as f32 - 1.0).collect();
+        for advantages in [Advantages::PerRow(&rewards), Advantages::PerToken(&each)] {
+            let alone = apply_advantages(&flags, &offsets, advantages, true, 1).unwrap();
+            let shared = apply_advantages(&flags, &offsets, advantages, true, 3).unwrap();
+            assert!(alone == shared);
+            let scaled = |threads| scale_rows(&alone.advantages_T, &offsets, &rewards, threads).unwrap();
+            assert!(scaled(1) == scaled(2));
+        }
+    }
+
+    #[test]
     fn values_off_the_action_tokens_are_not_read() {
-        let applied = apply_advantages(&[0, ACTION], &[0, 2], Advantages::PerToken(&[f32::NAN, 0.25]), false).unwrap();
+        let applied =
+            apply_advantages(&[0, ACTION], &[0, 2], Advantages::PerToken(&[f32::NAN, 0.25]), false, 1).unwrap();
         assert_eq!(applied.advantages_T, [0.0, 0.25]);
     }
 
     #[test]
     fn shapes_are_checked() {
-        assert!(apply_advantages(&[0], &[0, 1], Advantages::PerRow(&[]), false).unwrap_err().is_shape());
-        assert!(apply_advantages(&[0], &[0, 2], Advantages::PerRow(&[1.0]), false).unwrap_err().is_shape());
-        assert!(scale_rows(&[0.0], &[0, 1], &[]).unwrap_err().is_shape());
+        assert!(apply_advantages(&[0], &[0, 1], Advantages::PerRow(&[]), false, 1).unwrap_err().is_shape());
+        assert!(apply_advantages(&[0], &[0, 2], Advantages::PerRow(&[1.0]), false, 1).unwrap_err().is_shape());
+        assert!(scale_rows(&[0.0], &[0, 1], &[], 1).unwrap_err().is_shape());
     }
 }

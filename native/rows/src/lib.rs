@@ -1,8 +1,9 @@
 //! Kernels on row blocks.
 //!
 //! A block holds the training rows of one group: token columns end to end, row boundaries, one table a row and one a model call.
-//! Every kernel is a pure function of borrowed slices: it checks shapes, allocates in proportion to its input and spawns no thread.
-//! Sums run in f64 in the order of the input, so that equal inputs give equal bits.
+//! Every kernel is a pure function of borrowed slices: it checks shapes and allocates in proportion to its input. Sums run in f64 in the
+//! order of the input, so that equal inputs give equal bits. Kernels that take `threads` start at most so many less one, end them before
+//! they return, and give the same result for any number.
 
 #![allow(
     non_snake_case,
@@ -22,6 +23,7 @@ mod keys;
 mod merge;
 mod metrics;
 mod owned;
+mod parts;
 mod runs;
 mod side;
 mod stale;
