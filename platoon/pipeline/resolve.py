@@ -71,7 +71,7 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
         for name in above:
             holder = holder.get(name, {})
         holder.pop(key, None)
-    _relative_paths(values, loaded)
+    relative_paths(values, loaded)
     taken = _take_provider(values, site)
     resolved = ResolvedConfig(kind, values)
 
@@ -126,7 +126,8 @@ def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
             yield Problem(f"no such file or directory: {text}", key=".".join(keys), file=loaded.file_of(keys), advice=advice)
 
 
-def _relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
+def relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
+    """Rewrites the paths of data in plain values to be relative to the folder of the file that was loaded."""
     base = loaded.path.parent
     for keys, text in list(written_paths(values)):
         if not is_address(text) and not text.startswith(("/", "~")):
