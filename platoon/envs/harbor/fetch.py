@@ -116,7 +116,7 @@ def _done(request: Request, search: Search, tools: FetchTools, update: bool, rec
     answer = search.answer
     if answer is not None and recorded is not None and answer.lock.resolved != recorded.resolved:
         return None
-    if answer is None or request.source.is_local or tools.repair or (update and not request.source.pinned):
+    if answer is None or tools.repair or (update and not request.source.pinned):
         return None
     return _published(answer, request, tools.cache) if is_current(answer.lock, tools.cache) else None
 
@@ -124,7 +124,7 @@ def _done(request: Request, search: Search, tools: FetchTools, update: bool, rec
 def _unmoved(request: Request, search: Search, dataset: Dataset, cache: HarborCache) -> Fetched | None:
     """The current lock of a source that moves, when it has not moved."""
     answer = search.answer
-    if answer is None or request.source.is_local or answer.lock.resolved != dataset.resolved or answer.lock.is_legacy:
+    if answer is None or answer.lock.resolved != dataset.resolved or answer.lock.is_legacy:
         return None
     same = answer.lock.source == dataset.source
     return _published(answer, request, cache) if same and is_current(answer.lock, cache) else None
@@ -189,7 +189,7 @@ def _older_locks(request: Request) -> tuple[HarborLock, ...]:
 
 def _tell_changes(request: Request, before: HarborLock, after: HarborLock, tools: FetchTools) -> None:
     """Says when the same question has another answer, as an adapter's that downloads may."""
-    if request.source.is_local or before.resolved != after.resolved:
+    if before.resolved != after.resolved:
         return
     if changed := changes(before, after):
         shown = ", ".join(printable(name) for name in changed[:SHOWN_CHANGES])

@@ -156,6 +156,10 @@ class HarborLock:
 
     def to_bytes(self) -> bytes:
         """The canonical bytes."""
+        return self._data
+
+    @cached_property
+    def _data(self) -> bytes:
         head = {key: _sorted(getattr(self, key)) for key in _HEAD_KEYS if not (self.is_legacy and key in _SINCE_05)}
         lines = [f" {_compact(key)}: {_compact(value)}," for key, value in head.items()]
         plans = [f"  {_compact(key)}: {_compact(_sorted(self.plans[key]))}" for key in sorted(self.plans)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from platoon.images.dockerfile import DockerfileError, plan_image
 NOT_INPUTS = frozenset(
     f"environment/{name}" for name in ("Dockerfile", ".dockerignore", "docker-compose.yaml", *UNREAD_COMPOSE_FILES)
 )
+FACTS = ("flags", "image", "verifier_image", "compose", "refused", "input_files")
 BYTES_PER_MB = 1024 * 1024
 # The first that applies is recorded; `per_task_build`, the last, depends on all rows and is added by the fetch.
 ORDER = ("overlay", "stack", "gpus", "agent_user", "compose", "task_config", "image", "uploads_over_mb")
@@ -51,6 +54,13 @@ class TaskSettings:
     overlay_refusal: str | None = None
     upstream_digest: str | None = None
 
+    @property
+    def key(self) -> str:
+        """Names the settings, 64 hex."""
+        overlays = [[overlay.name, overlay.digest] for overlay in self.overlays]
+        parts = [self.refuse.plain(), sorted(self.programs), overlays, self.overlay_refusal]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
+
 
 @dataclass
 class _Judged:
@@ -67,6 +77,32 @@ class _Judged:
     @property
     def first(self) -> str | None:
         return next((self.refusals[code] for code in ORDER if code in self.refusals), None)
+
+
+def fact_of(built: BuiltRow) -> dict[str, Any]:
+    """What of a row follows from the task's bytes and the settings alone, as JSON values."""
+    row = {name: getattr(built.row, name) for name in FACTS}
+    return {"row": row, "plan": built.plan, "warnings": list(built.warnings)}
+
+
+def row_of(
+    fact: Mapping[str, Any], task: SourceTask, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
+) -> BuiltRow:
+    """The row that `build_row` gives, from a fact. Raises KeyError or TypeError for what is none."""
+    row = _placed(
+        LockRow(task.id, contents.digest, task.path, **{name: fact["row"][name] for name in FACTS}), task, index, settings
+    )
+    return BuiltRow(row, fact["plan"], tuple(fact["warnings"]))
+
+
+def _placed(row: LockRow, task: SourceTask, index: Mapping[str, Any], settings: TaskSettings) -> LockRow:
+    return replace(
+        row,
+        index=index,
+        upstream_digest=settings.upstream_digest,
+        origin=task.origin,
+        overlays=tuple(overlay.name for overlay in settings.overlays),
+    )
 
 
 def build_row(
@@ -104,19 +140,15 @@ def build_row(
         task.id,
         contents.digest,
         task.path,
-        index=index,
         flags=flags,
         image=planned.image if planned is not None else {"kind": "none"},
         verifier_image=verifier_image,
         compose=planned.compose if planned is not None else None,
         refused=judged.first,
         input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
-        upstream_digest=settings.upstream_digest,
-        origin=task.origin,
-        overlays=tuple(overlay.name for overlay in settings.overlays),
     )
     plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
-    return BuiltRow(row, plan, tuple(_warnings(flags, planned)))
+    return BuiltRow(_placed(row, task, index, settings), plan, tuple(_warnings(flags, planned)))
 
 
 def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
@@ -138,11 +170,12 @@ def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
 
 
 def read_metadata(directory: Path) -> Mapping[str, Any]:
-    """A task's `[metadata]`; empty for a task whose settings cannot be read, which is refused elsewhere."""
+    """The scalars of a task's `[metadata]`, and [] for what is none; empty where the settings cannot be read, which is refused."""
     try:
-        return read_toml(directory).metadata
+        metadata = read_toml(directory).metadata
     except TaskRefused:
         return {}
+    return {key: value if isinstance(value, str | int | float | bool) else [] for key, value in metadata.items()}
 
 
 def _stack(directory: Path, settings: TaskSettings, judged: _Judged) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.overlays import Overlay, apply_files
 from platoon.envs.harbor.publish import publish_task
 from platoon.envs.harbor.reuse import Reuse
-from platoon.envs.harbor.rows import TaskSettings
+from platoon.envs.harbor.row_memo import RowMemo
+from platoon.envs.harbor.rows import BuiltRow, TaskSettings
 from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Materialised, SourceTask
 from platoon.errors import ConfigError, Problem
 
 SHOWN_PROBLEMS = 20
+METADATA = "metadata"
 
 
 @dataclass
@@ -52,10 +54,11 @@ class Prepared:
 
 def take_tasks(request: Request, dataset: Dataset, chosen: Sequence[SourceTask], reuse: Reuse, tools: FetchTools) -> TakenTasks:
     """The rows of tasks. Raises ConfigError with the problems of all of them; what reached the cache by then stays."""
-    taker = _Taker(request, reuse, tools, len(chosen))
+    taker = _Taker(request, reuse, tools, len(chosen), RowMemo.of(tools.cache, reads=not tools.repair))
     missing = [task for task in dataset.identify(chosen) if not taker.take_known(task)]
     for item in dataset.materialise(missing):
         taker.take(item)
+    taker.memo.save()
     return taker.finish()
 
 
@@ -65,6 +68,7 @@ class _Taker:
     reuse: Reuse
     tools: FetchTools
     total: int
+    memo: RowMemo
     taken: TakenTasks = field(default_factory=TakenTasks)
     rows: list[LockRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -82,7 +86,7 @@ class _Taker:
             known = self.reuse.find(task, changing(self._matched(task, task.index)))
             if known is None:
                 return False
-            index = self._index(task, known.directory)
+            index = self._index(task, known.directory, known.contents)
         except ConfigError as error:
             self.problems.extend(error.problems)
             return True
@@ -98,9 +102,10 @@ class _Taker:
             self.problems.extend(found)
             return
         try:
-            index = self._index(task, item.directory)
+            contents = read_contents(item.directory)
+            index = self._index(task, item.directory, contents)
             matched = self._matched(task, index)
-            with prepared(item, matched, self.tools, shown) as ready:
+            with prepared(item, contents, matched, self.tools, shown) as ready:
                 if task.digest is not None and task.digest != (ready.upstream_digest or ready.contents.digest):
                     raise ConfigError(Problem(f"its files do not hash to {task.digest}, as the source says", file=shown))
                 if not self.problems:
@@ -129,7 +134,7 @@ class _Taker:
     def _add(
         self, task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
     ) -> None:
-        built = rows.build_row(task, directory, contents, index, settings)
+        built = self._built(task, directory, contents, index, settings)
         self.rows.append(built.row)
         if built.plan is not None and built.row.compose is not None:
             self.taken.plans[str(built.row.compose["plan"])] = built.plan
@@ -138,15 +143,31 @@ class _Taker:
             self.taken.warnings[text] = (count + 1, example)
         self.tools.progress(f"{self.request.source.reference}: {len(self.rows)} of {self.total} tasks")
 
+    def _built(
+        self, task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
+    ) -> BuiltRow:
+        key = settings.key
+        if (fact := self.memo.get(contents.digest, key)) is not None:
+            with suppress(KeyError, TypeError):
+                return rows.row_of(fact, task, contents, index, settings)
+        built = rows.build_row(task, directory, contents, index, settings)
+        self.memo.put(contents.digest, key, rows.fact_of(built))
+        return built
+
     def _settings(
         self, task: SourceTask, matched: Sequence[Overlay], upstream: str | None, refusal: str | None = None
     ) -> TaskSettings:
         copied = () if refusal is not None else (copy.file for overlay in matched for copy in overlay.copies if copy.executable)
         return TaskSettings(self.request.options.refuse, task.programs.union(copied), tuple(matched), refusal, upstream)
 
-    def _index(self, task: SourceTask, directory: Path) -> dict[str, Any]:
-        names = self.names
-        return selection.add_metadata(task.index, rows.read_metadata(directory) if names else {}, names, printable(task.id))
+    def _index(self, task: SourceTask, directory: Path, contents: HashedTask) -> dict[str, Any]:
+        if not (names := self.names):
+            return dict(task.index)
+        metadata = self.memo.get(contents.digest, METADATA)
+        if metadata is None:
+            metadata = rows.read_metadata(directory)
+            self.memo.put(contents.digest, METADATA, metadata)
+        return selection.add_metadata(task.index, metadata, names, printable(task.id))
 
     def _matched(self, task: SourceTask, index: Mapping[str, Any]) -> list[Overlay]:
         return [overlay for overlay in self.request.overlays if overlay.matches(task.id, index)]
@@ -158,9 +179,10 @@ def changing(overlays: Sequence[Overlay]) -> list[Overlay]:
 
 
 @contextmanager
-def prepared(item: Materialised, overlays: Sequence[Overlay], tools: FetchTools, shown_as: str) -> Iterator[Prepared]:
+def prepared(
+    item: Materialised, contents: HashedTask, overlays: Sequence[Overlay], tools: FetchTools, shown_as: str
+) -> Iterator[Prepared]:
     """A task's files with overlays applied, for the block. Raises ConfigError for what they made of it, HASH_ERRORS."""
-    contents = read_contents(item.directory)
     if not (wanted := changing(overlays)):
         yield Prepared(item.directory, contents)
         return
