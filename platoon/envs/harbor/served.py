@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platoon.envs.harbor.answers import find_answer, read_request
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.format import HarborTask, read_task
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.envs.harbor.publish import HarborCache, check_cached
-from platoon.envs.harbor.rows import TaskSettings, build_row, finish_rows
+from platoon.envs.harbor.rows import BuiltRow, TaskSettings, build_row, finish_rows
 from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.envs.harbor.sources.protocol import SourceTask
+from platoon.envs.harbor.specs import row_refusals
 from platoon.envs.harbor.splits import Splits, split_lock
-from platoon.errors import ConfigError, Problem
+from platoon.errors import ConfigError, NotPreparedError, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,25 @@ def serve_lock(lock_file: Path, cache_dir: Path, options: HarborOptions, base: P
     return ServedTasks(lock, split_lock(lock, options, base), cache=HarborCache(cache_dir))
 
 
+def serve_request(options: HarborOptions, base: Path, cache_dir: Path) -> ServedTasks:
+    """The tasks of the lock that answers an entry. Raises NotPreparedError, naming locks that are there and do not answer it."""
+    cache = HarborCache(cache_dir)
+    if not options.is_fetched:
+        assert options.lock is not None
+        return serve_lock(base / Path(options.lock).expanduser(), cache_dir, options, base)
+    request = read_request(options, base, cache)
+    path = request.path
+    if not request.source.is_local:
+        search = find_answer(request)
+        if search.answer is None:
+            rule = "no lock answers what the environment asks for"
+            if search.passed_over:
+                rule += f" ({'; '.join(search.passed_over)})"
+            raise NotPreparedError(Problem(rule, file=request.source.reference, advice=ADVICE))
+        path = search.answer.path
+    return serve_lock(path, cache_dir, options, base)
+
+
 def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
     """Task directories as they are: what cannot run is left out with a warning. Raises ConfigError when nothing is left."""
     found: dict[str, Path] = {}
@@ -83,11 +104,24 @@ def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
 
 def _row(name: str, directory: Path, settings: TaskSettings) -> LockRow | None:
     try:
-        row = build_row(SourceTask(name, name), directory, read_contents(directory), {}, settings).row
+        built = build_row(SourceTask(name, name), directory, read_contents(directory), {}, settings)
     except HASH_ERRORS as error:
         logger.warning("task %s is left out: %s", name, error)
         return None
-    if not row.runnable:
-        logger.warning("task %s is left out: %s", name, row.refused)
+    row = built.row
+    why = [row.refused] if row.refused is not None else [*_never_served(built), *row_refusals(row)]
+    if why:
+        logger.warning("task %s is left out: %s", name, why[0])
         return None
     return row
+
+
+def _never_served(built: BuiltRow) -> Iterator[str]:
+    """What only a fetched dataset can have: images that were built for it."""
+    advice = "serve the directory as a dataset to fetch, whose image map can hold that image"
+    if built.row.image_key is not None:
+        yield f"its image is built from a Dockerfile ({advice})"
+    services = built.plan["services"] if built.plan is not None else {}
+    for name, service in sorted(services.items()):
+        if "build" in (service.get("image") or {}):
+            yield f"its service {name} is built from a context ({advice})"
