@@ -141,9 +141,7 @@ def lock_name(inputs: str, source: Source) -> str:
 
 
 def find_answer(request: Request) -> Search:
-    """The lock that answers a request, if there is one; none answers for what is read again at each fetch."""
-    if request.source.is_local:
-        return Search(None)
+    """The lock that answers a request, if there is one."""
     passed_over: list[str] = []
     for path in dict.fromkeys((request.path, request.legacy_path)):
         if not path.is_file():

@@ -61,13 +61,13 @@ def fetch(
     tools = tools or FetchTools(cache)
     check_places(cache)
     request = read_request(options, base, cache)
-    search = find_answer(request)
+    search = _search(request)
     if (done := _done(request, search, tools, update, recorded)) is not None:
         return done
     resolution = _resolution(request, search, update, recorded)
     with file_lock(cache.fetch_lock(request.lock_key), timeout_s=LOCK_TIMEOUT_S, what=f"fetching {request.source.reference}"):
         # Another fetch of the same may have done it while this one waited.
-        search = find_answer(request)
+        search = _search(request)
         if (done := _done(request, search, tools, update, recorded)) is not None:
             return done
         sweep_staging(cache)
@@ -109,6 +109,11 @@ def make_lock(
 def recorded_of(lock: HarborLock) -> Recorded:
     """What a lock recorded of its source's resolution."""
     return Recorded(lock.resolved, lock.source)
+
+
+def _search(request: Request) -> Search:
+    # What is read again at each fetch is answered by no lock.
+    return Search(None) if request.source.is_local else find_answer(request)
 
 
 def _done(request: Request, search: Search, tools: FetchTools, update: bool, recorded: Recorded | None) -> Fetched | None:

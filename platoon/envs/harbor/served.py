@@ -70,16 +70,13 @@ def serve_request(options: HarborOptions, base: Path, cache_dir: Path) -> Served
         assert options.lock is not None
         return serve_lock(base / Path(options.lock).expanduser(), cache_dir, options, base)
     request = read_request(options, base, cache)
-    path = request.path
-    if not request.source.is_local:
-        search = find_answer(request)
-        if search.answer is None:
-            rule = "no lock answers what the environment asks for"
-            if search.passed_over:
-                rule += f" ({'; '.join(search.passed_over)})"
-            raise NotPreparedError(Problem(rule, file=request.source.reference, advice=ADVICE))
-        path = search.answer.path
-    return serve_lock(path, cache_dir, options, base)
+    search = find_answer(request)
+    if search.answer is None:
+        rule = "no lock answers what the environment asks for"
+        if search.passed_over:
+            rule += f" ({'; '.join(search.passed_over)})"
+        raise NotPreparedError(Problem(rule, file=request.source.reference, advice=ADVICE))
+    return serve_lock(search.answer.path, cache_dir, options, base)
 
 
 def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
