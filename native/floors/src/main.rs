@@ -3,6 +3,7 @@
 //! The benchmarks run it as a peer: a kernel is judged by its ratio to the part of its work that cannot be left out.
 
 mod files;
+mod layers;
 mod squash;
 
 use std::io::Write;
@@ -11,8 +12,15 @@ use std::process::ExitCode;
 
 type Floor = fn(&Path) -> std::io::Result<String>;
 
-const FLOORS: [(&str, Floor); 3] =
-    [("sha256", files::sha256), ("walk", files::walk), ("squash_tables", squash::tables)];
+const FLOORS: [(&str, Floor); 7] = [
+    ("sha256", files::sha256),
+    ("walk", files::walk),
+    ("squash_tables", squash::tables),
+    ("read", layers::read),
+    ("inflate_whole", layers::inflate_whole),
+    ("inflate_streamed", layers::inflate_streamed),
+    ("unzstd", layers::unzstd),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();

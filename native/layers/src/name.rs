@@ -1,6 +1,4 @@
-//! Names within an image: components joined by NUL, which no component holds.
-//!
-//! So a path sorts right before what is below it, whatever bytes its neighbours' names begin with. The root is the empty key.
+//! Names within an image: components joined by NUL, which no component holds. The root is the empty key.
 
 pub(crate) const SEPARATOR: u8 = 0;
 
@@ -55,19 +53,9 @@ pub(crate) fn split(key: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// True where `key` is `ancestor` or below it.
-pub(crate) fn is_within(key: &[u8], ancestor: &[u8]) -> bool {
-    key.starts_with(ancestor) && (ancestor.is_empty() || matches!(key.get(ancestor.len()), None | Some(&SEPARATOR)))
-}
-
-/// How many bytes of `key` are the deepest directory that is `other`, `key` or above both.
-pub(crate) fn common_ancestor(other: &[u8], key: &[u8]) -> usize {
-    let common = other.iter().zip(key).take_while(|(left, right)| left == right).count();
-    let is_border = |rest: &[u8]| rest.first().is_none_or(|&byte| byte == SEPARATOR);
-    if is_border(&other[common..]) && is_border(&key[common..]) {
-        return common;
-    }
-    key[..common].iter().rposition(|&byte| byte == SEPARATOR).unwrap_or(0)
+/// The components of a key.
+pub(crate) fn components_of(key: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    key.split(|&byte| byte == SEPARATOR).filter(|component| !component.is_empty())
 }
 
 pub(crate) fn special(component: &[u8]) -> Result<Special<'_>, &'static str> {
@@ -87,13 +75,7 @@ pub(crate) fn is_whiteout(component: &[u8]) -> bool {
     !matches!(special(component), Ok(Special::None))
 }
 
-/// True for what AUFS kept for itself, and for what is below it.
-pub(crate) fn is_metadata(key: &[u8]) -> bool {
-    key.split(|&byte| byte == SEPARATOR).any(|component| component.starts_with(METADATA))
-}
-
-/// The path as a manifest spells it.
-pub(crate) fn path_of(key: &[u8]) -> Vec<u8> {
-    let slashes = key.iter().map(|&byte| if byte == SEPARATOR { b'/' } else { byte });
-    std::iter::once(b'/').chain(slashes).collect()
+/// True for what AUFS kept for itself.
+pub(crate) fn is_metadata(component: &[u8]) -> bool {
+    component.starts_with(METADATA)
 }

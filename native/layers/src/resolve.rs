@@ -1,60 +1,71 @@
 //! From the directory that a name gives to the one it is in: symbolic links followed within the image, as a runtime that unpacks does.
 
-use crate::name::{components, push, split, SEPARATOR};
-use crate::tree::{Node, Tree};
+use crate::name::{components, components_of, push, split};
+use crate::tree::{Directory, Node, Tree};
 use crate::Fault;
 
 /// As many links as the kernel follows in one path.
 const LINK_LIMIT: usize = 40;
 
+/// A directory in the tree of the layer that is being applied, and in that of the layers below: where anything is remembered there.
+pub(crate) type Places = [Option<Directory>; 2];
+
 /// A directory and where it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) key: Vec<u8>,
-    /// Nodes on the way that are no directories: a member below them takes their place.
-    pub(crate) in_the_way: Vec<Vec<u8>>,
+    pub(crate) places: Places,
+    /// Names on the way, with the directories they are in, that are no directories: a member below them takes their place.
+    pub(crate) in_the_way: Vec<(Places, Vec<u8>)>,
     /// Symbolic links that were followed.
     pub(crate) links: usize,
 }
 
-/// Looks a key up in the layer that is being applied, then in those below it.
-pub(crate) fn find<'t>(trees: [&'t Tree; 2], key: &[u8]) -> Option<&'t Node> {
-    trees[0].get(key).or_else(|| trees[1].get(key))
+/// The node of a name, which the upper tree says where it does.
+pub(crate) fn find<'t>(trees: [&'t Tree; 2], places: Places, name: &[u8]) -> Option<&'t Node> {
+    let found = |index: usize| trees[index].get(places[index]?, name);
+    found(0).or_else(|| found(1))
 }
 
-/// Resolves the directory `key`, of which the first `known` bytes are a directory that is where its key says.
+/// Resolves the directory `key`, all of it.
 ///
 /// A link's target is taken from the root where it is absolute; `..` of a target stops at the root. What is missing counts as a directory.
-pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], known: usize, limit_bytes: usize) -> Result<Resolved, Fault> {
-    let mut resolved = Resolved { key: key[..known].to_vec(), ..Resolved::default() };
-    // Components still to walk, last first.
-    let mut pending: Vec<&[u8]> = components_of(&key[known..]).rev().collect();
+pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize) -> Result<Resolved, Fault> {
+    let roots = trees.map(|tree| Some(tree.root()));
+    let mut resolved = Resolved { key: Vec::new(), places: roots, in_the_way: Vec::new(), links: 0 };
+    // The directories above, for `..`; components still to walk, last first.
+    let mut above: Vec<Places> = Vec::new();
+    let mut pending: Vec<&[u8]> = components_of(key).rev().collect();
     while let Some(component) = pending.pop() {
         if component == b".." {
-            let parent = split(&resolved.key).0.len();
-            resolved.key.truncate(parent);
+            resolved.key.truncate(split(&resolved.key).0.len());
+            resolved.places = above.pop().unwrap_or(roots);
             continue;
+        }
+        let node = find(trees, resolved.places, component);
+        if let Some(target) = node.and_then(|node| node.target.as_ref()) {
+            resolved.links += 1;
+            if resolved.links > LINK_LIMIT {
+                return Err(Fault::LinkLoop { limit: LINK_LIMIT });
+            }
+            if target.starts_with(b"/") {
+                resolved.key.clear();
+                resolved.places = roots;
+                above.clear();
+            }
+            pending.extend(components(target).rev());
+            continue;
+        }
+        if node.is_some_and(|node| !node.is_directory) {
+            resolved.in_the_way.push((resolved.places, component.to_vec()));
         }
         push(&mut resolved.key, component);
         if resolved.key.len() > limit_bytes {
             return Err(Fault::Name { reason: "gets too long where links are followed" });
         }
-        let Some(node) = find(trees, &resolved.key) else { continue };
-        if let Some(target) = &node.target {
-            resolved.links += 1;
-            if resolved.links > LINK_LIMIT {
-                return Err(Fault::LinkLoop { limit: LINK_LIMIT });
-            }
-            let parent = if target.starts_with(b"/") { 0 } else { split(&resolved.key).0.len() };
-            resolved.key.truncate(parent);
-            pending.extend(components(target).rev());
-        } else if !node.is_directory {
-            resolved.in_the_way.push(resolved.key.clone());
-        }
+        above.push(resolved.places);
+        let below = |index: usize| trees[index].below(resolved.places[index]?, component);
+        resolved.places = [below(0), below(1)];
     }
     Ok(resolved)
-}
-
-fn components_of(key: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    key.split(|&byte| byte == SEPARATOR).filter(|component| !component.is_empty())
 }

@@ -1,12 +1,13 @@
 //! What must be remembered of an image's tree: who owns what is not root's, and where symbolic links lead.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
-use crate::name::is_within;
+use crate::name::{components_of, is_metadata};
+use crate::Owner;
 
-/// Beside its key and target, what an entry takes in a tree, roughly.
-const ENTRY_BYTES: usize = 64;
+/// Beside its name and target, what an entry and a directory take, roughly.
+const ENTRY_BYTES: usize = 96;
+const DIRECTORY_BYTES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -24,75 +25,199 @@ impl Node {
     }
 }
 
-/// Nodes by key (`name.rs`), so that a directory stands right before all that is below it.
+/// A directory below which something is remembered. It stays what it is until something takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Directory(usize);
+
+const ROOT: Directory = Directory(0);
+
 #[derive(Debug, Default)]
+struct Child {
+    node: Option<Node>,
+    below: Option<Directory>,
+}
+
+type Children = BTreeMap<Box<[u8]>, Child>;
+
+/// Nodes by directory and name. Directories lie in a list, so that no depth of theirs is one of calls.
+#[derive(Debug)]
 pub(crate) struct Tree {
-    nodes: BTreeMap<Box<[u8]>, Node>,
+    root: Option<Node>,
+    directories: Vec<Children>,
+    free: Vec<Directory>,
     held_bytes: usize,
 }
 
-impl Tree {
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&Node> {
-        self.nodes.get(key)
+impl Default for Tree {
+    fn default() -> Self {
+        Self { root: None, directories: vec![Children::new()], free: Vec::new(), held_bytes: 0 }
     }
+}
 
+impl Tree {
     /// About how many bytes the nodes take.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    pub(crate) fn insert(&mut self, key: &[u8], node: Node) {
-        self.held_bytes += held_bytes(key, &node);
-        if let Some(old) = self.nodes.insert(key.into(), node) {
-            self.held_bytes -= held_bytes(key, &old);
+    pub(crate) fn root(&self) -> Directory {
+        ROOT
+    }
+
+    pub(crate) fn root_node(&self) -> Option<&Node> {
+        self.root.as_ref()
+    }
+
+    pub(crate) fn set_root(&mut self, node: Option<Node>) {
+        self.root = node;
+    }
+
+    pub(crate) fn get(&self, directory: Directory, name: &[u8]) -> Option<&Node> {
+        self.directories[directory.0].get(name)?.node.as_ref()
+    }
+
+    pub(crate) fn below(&self, directory: Directory, name: &[u8]) -> Option<Directory> {
+        self.directories[directory.0].get(name)?.below
+    }
+
+    /// The directory of a key, for what shall be remembered below it.
+    pub(crate) fn make(&mut self, key: &[u8]) -> Directory {
+        components_of(key).fold(ROOT, |directory, name| self.make_below(directory, name))
+    }
+
+    fn make_below(&mut self, directory: Directory, name: &[u8]) -> Directory {
+        if let Some(below) = self.below(directory, name) {
+            return below;
+        }
+        let made = self.free.pop().unwrap_or_else(|| {
+            self.directories.push(Children::new());
+            Directory(self.directories.len() - 1)
+        });
+        self.held_bytes += DIRECTORY_BYTES;
+        self.child(directory, name).below = Some(made);
+        made
+    }
+
+    fn child(&mut self, directory: Directory, name: &[u8]) -> &mut Child {
+        let children = &mut self.directories[directory.0];
+        if !children.contains_key(name) {
+            self.held_bytes += ENTRY_BYTES + name.len();
+        }
+        children.entry(name.into()).or_default()
+    }
+
+    pub(crate) fn insert(&mut self, directory: Directory, name: &[u8], node: Node) {
+        self.held_bytes += target_bytes(Some(&node));
+        let old = self.child(directory, name).node.replace(node);
+        self.held_bytes -= target_bytes(old.as_ref());
+    }
+
+    /// Forgets a name, and nothing that is below it.
+    pub(crate) fn remove(&mut self, directory: Directory, name: &[u8]) {
+        let children = &mut self.directories[directory.0];
+        let Some(child) = children.get_mut(name) else { return };
+        self.held_bytes -= target_bytes(child.node.take().as_ref());
+        if child.below.is_none() {
+            children.remove(name);
+            self.held_bytes -= ENTRY_BYTES + name.len();
         }
     }
 
-    pub(crate) fn remove(&mut self, key: &[u8]) {
-        if let Some(old) = self.nodes.remove(key) {
-            self.held_bytes -= held_bytes(key, &old);
+    /// Forgets a name and all that is below it.
+    pub(crate) fn remove_subtree(&mut self, directory: Directory, name: &[u8]) {
+        if let Some(child) = self.directories[directory.0].remove(name) {
+            self.drop_child(name, child);
         }
     }
 
-    /// Removes `key` and all below it.
-    pub(crate) fn remove_subtree(&mut self, key: &[u8]) {
-        while let Some(found) = self.first_from(Bound::Included(key), key) {
-            self.remove(&found);
+    /// Forgets all that is below a directory.
+    pub(crate) fn remove_below(&mut self, directory: Directory) {
+        for (name, child) in std::mem::take(&mut self.directories[directory.0]) {
+            self.drop_child(&name, child);
         }
     }
 
-    /// Removes all below `key`.
-    pub(crate) fn remove_below(&mut self, key: &[u8]) {
-        while let Some(found) = self.first_from(Bound::Excluded(key), key) {
-            self.remove(&found);
+    fn drop_child(&mut self, name: &[u8], child: Child) {
+        let mut pending = vec![child];
+        self.held_bytes -= ENTRY_BYTES + name.len();
+        while let Some(child) = pending.pop() {
+            self.held_bytes -= target_bytes(child.node.as_ref());
+            let Some(below) = child.below else { continue };
+            self.free.push(below);
+            self.held_bytes -= DIRECTORY_BYTES;
+            for (name, child) in std::mem::take(&mut self.directories[below.0]) {
+                self.held_bytes -= ENTRY_BYTES + name.len();
+                pending.push(child);
+            }
         }
     }
 
-    pub(crate) fn holds_below(&self, key: &[u8]) -> bool {
-        self.first_from(Bound::Excluded(key), key).is_some()
-    }
-
-    fn first_from(&self, start: Bound<&[u8]>, key: &[u8]) -> Option<Box<[u8]>> {
-        let (found, _) = self.nodes.range::<[u8], _>((start, Bound::Unbounded)).next()?;
-        is_within(found, key).then(|| found.clone())
-    }
-
-    /// Lays `upper` over this tree: its nodes count.
+    /// Lays `upper` over this tree, whose nodes count, and leaves nothing there.
     pub(crate) fn overlay(&mut self, upper: &mut Tree) {
-        if self.nodes.is_empty() {
-            return std::mem::swap(self, upper);
+        let mut upper = std::mem::take(upper);
+        if self.held_bytes == 0 {
+            upper.root = upper.root.or(self.root.take());
+            *self = upper;
+            return;
         }
-        for (key, node) in std::mem::take(&mut upper.nodes) {
-            self.insert(&key, node);
+        self.root = upper.root.or(self.root.take());
+        let mut pending = vec![(ROOT, ROOT)];
+        while let Some((from, to)) = pending.pop() {
+            for (name, child) in std::mem::take(&mut upper.directories[from.0]) {
+                if let Some(node) = child.node {
+                    self.insert(to, &name, node);
+                }
+                if let Some(below) = child.below {
+                    pending.push((below, self.make_below(to, &name)));
+                }
+            }
         }
-        upper.held_bytes = 0;
     }
 
-    pub(crate) fn into_nodes(self) -> impl Iterator<Item = (Box<[u8]>, Node)> {
-        self.nodes.into_iter()
+    /// What is not root's, in order of the paths' bytes.
+    pub(crate) fn into_owners(mut self) -> Vec<Owner> {
+        let mut owners = Vec::new();
+        if let Some(Node { uid, gid, .. }) = self.root.take().filter(Node::is_remembered) {
+            owners.push(Owner { path: b"/".to_vec(), uid, gid });
+        }
+        let mut pending = self.items(b"/", ROOT);
+        while let Some((path, item)) = pending.pop() {
+            match item {
+                Item::Owned(uid, gid) => owners.push(Owner { path, uid, gid }),
+                Item::Directory(directory) => pending.append(&mut self.items(&path, directory)),
+            }
+        }
+        owners
+    }
+
+    /// What is in a directory whose path ends in a slash, the last first.
+    fn items(&mut self, path: &[u8], directory: Directory) -> Vec<(Vec<u8>, Item)> {
+        let children = std::mem::take(&mut self.directories[directory.0]);
+        let mut items = Vec::with_capacity(children.len());
+        let mut is_sorted = true;
+        for (name, child) in children.into_iter().filter(|(name, _)| !is_metadata(name)) {
+            if let Some(Node { uid, gid, .. }) = child.node.filter(|node| node.uid != 0 || node.gid != 0) {
+                items.push(([path, &name].concat(), Item::Owned(uid, gid)));
+            }
+            if let Some(below) = child.below {
+                // Names that go on with less than a slash stand between a directory and what is in it.
+                items.push(([path, &name, b"/"].concat(), Item::Directory(below)));
+                is_sorted = false;
+            }
+        }
+        if !is_sorted {
+            items.sort_by(|left, right| left.0.cmp(&right.0));
+        }
+        items.reverse();
+        items
     }
 }
 
-fn held_bytes(key: &[u8], node: &Node) -> usize {
-    ENTRY_BYTES + key.len() + node.target.as_ref().map_or(0, |target| target.len())
+enum Item {
+    Owned(u32, u32),
+    Directory(Directory),
+}
+
+fn target_bytes(node: Option<&Node>) -> usize {
+    node.and_then(|node| node.target.as_ref()).map_or(0, |target| target.len())
 }

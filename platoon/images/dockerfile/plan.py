@@ -176,8 +176,7 @@ def _files_read(
 def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:
     if source.isdecimal() and int(source) >= stage.index:
         raise BadWordError(f"--from={source} names no earlier stage")
-    found = find_stage(source, list(stages))
-    if found is not None and found >= stage.index and found == stage.index:
+    if find_stage(source, list(stages)) == stage.index:
         raise BadWordError(f"--from={source} names the stage itself")
 
 

@@ -48,20 +48,80 @@ def split_words(text: str, escape: str) -> Iterator[str]:
 
 
 def unquote(word: str, escape: str) -> str:
-    """A word without its quotes and escapes; variables stay as written."""
-    return "".join(text for text, _ in _pieces(word, escape))
+    """A word without its quotes and escapes; variables stay as written. Raises BadWordError for an open quote."""
+    out: list[str] = []
+    quote = ""
+    position = 0
+    while position < len(word):
+        character = word[position]
+        if character == escape and quote != "'":
+            following = word[position + 1 : position + 2]
+            out.append((escape if quote == '"' and following not in ('"', "$", escape) else "") + following)
+            position += 2
+            continue
+        if character == quote or (not quote and character in "'\""):
+            quote = "" if character == quote else character
+        else:
+            out.append(character)
+        position += 1
+    if quote:
+        raise BadWordError(f"an open quote in {word[:60]}")
+    return "".join(out)
 
 
 def deferred_text(word: str, escape: str) -> str:
-    """A word without quotes whose `$` still expand: a literal `$` becomes `\\$`, and a backslash before a `$` is doubled."""
-    out: list[str] = []
-    for text, literal in _pieces(word, escape):
-        if text == "$":
-            trailing = len("".join(out)) - len("".join(out).rstrip(BACKSLASH))
-            out.append(BACKSLASH * trailing + (BACKSLASH if literal else "") + "$")
+    """A word without quotes whose variables still expand.
+
+    A literal `$` becomes `\\$`, backslashes before a `$` are doubled, and a name that only a quote or an escape ended gets braces.
+    Raises BadWordError for an open quote or brace.
+    """
+    out = ""
+    for text, kind in _deferred_pieces(word, escape):
+        if kind != "text":
+            out += BACKSLASH * (len(out) - len(out.rstrip(BACKSLASH))) + (BACKSLASH if kind == "dollar" else "")
+        out += text
+    return out
+
+
+def _deferred_pieces(word: str, escape: str) -> Iterator[tuple[str, str]]:
+    """Pieces that are `text`, a literal `dollar`, or a `variable` as a session reads it."""
+    quote = ""
+    position = 0
+    while position < len(word):
+        character = word[position]
+        if character == escape and quote != "'":
+            following = word[position + 1 : position + 2]
+            if quote == '"' and following not in ('"', "$", escape):
+                yield escape, "text"
+            yield following, "dollar" if following == "$" else "text"
+            position += 2
+        elif character == quote or (not quote and character in "'\""):
+            quote = "" if character == quote else character
+            position += 1
+        elif character != "$":
+            yield character, "text"
+            position += 1
+        elif quote == "'":
+            yield "$", "dollar"
+            position += 1
         else:
-            out.append(text)
-    return "".join(out)
+            end = _variable_end(word, position, escape)
+            text = word[position:end]
+            if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
+                raise BadWordError(f"{text[:40]} is expanded by the build")
+            ended = word[end : end + 1]
+            plain = not text.startswith("${") and len(text) > 1
+            yield (f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text), "variable"
+            position = end
+    if quote:
+        raise BadWordError(f"an open quote in {word[:60]}")
+
+
+def _variable_end(word: str, position: int, escape: str) -> int:
+    if word[position + 1 : position + 2] == "{":
+        return _closing(word, position + 2, escape) + 1
+    found = NAME.match(word, position + 1) or re.compile(r"[0-9]").match(word, position + 1)
+    return found.end() if found is not None else position + 1
 
 
 def expand_deferred(value: str, variables: dict[str, str]) -> str:
@@ -116,31 +176,6 @@ def expand(word: str, escape: str, lookup: Lookup) -> str | None:
     if quote:
         raise BadWordError(f"an open quote in {word[:60]}")
     return None if any(part is None for part in out) else "".join(part or "" for part in out)
-
-
-def _pieces(word: str, escape: str) -> Iterator[tuple[str, bool]]:
-    """Characters without quotes, and whether each is literal: escaped, or in single quotes."""
-    quote = ""
-    position = 0
-    while position < len(word):
-        character = word[position]
-        if character == escape and quote != "'":
-            following = word[position + 1 : position + 2]
-            if quote == '"' and following not in ('"', "$", escape):
-                yield escape, True
-            if following:
-                yield following, True
-            position += 2
-            continue
-        if character == quote:
-            quote = ""
-        elif not quote and character in "'\"":
-            quote = character
-        else:
-            yield character, quote == "'"
-        position += 1
-    if quote:
-        raise BadWordError(f"an open quote in {word[:60]}")
 
 
 def _variable(text: str, position: int, escape: str, lookup: Lookup) -> tuple[str | None, int]:

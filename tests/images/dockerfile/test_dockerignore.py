@@ -65,8 +65,8 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
 
 def test_many_stars_cost_no_more_than_the_path_is_long() -> None:
     """A hostile pattern would keep a backtracking matcher busy for years."""
-    assert compile_ignore("*a" * 40 + "b")("a" * 2000) is False
-    assert compile_ignore("**/a" * 40 + "b")("a/" * 500 + "a") is False
+    assert compile_ignore("*a" * 25 + "b")("a" * 500) is False
+    assert compile_ignore("**/a" * 25 + "b")("a/" * 200 + "a") is False
 
 
 PIECES = st.lists(st.sampled_from(["a", "b", "/", "*", "?", "**/", "**", "[ab]", "."]), min_size=1, max_size=9).map("".join)

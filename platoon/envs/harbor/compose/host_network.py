@@ -10,30 +10,24 @@ from platoon.envs.harbor.compose.reading import Draft, Reading
 from platoon.envs.harbor.overlays import HostNetworkRule
 
 
-def host_network_rules(rules: Mapping[str, HostNetworkRule], drafts: Mapping[str, Draft], reading: Reading) -> dict[str, Any]:
-    """The rules by service, `listen` as variable to port. A listed variable takes the TCP port at its place in the file's order.
+def ruled_names(service: str, rules: Mapping[str, HostNetworkRule]) -> frozenset[str]:
+    """The variables that rules set in a service: its own, and every token, which all services of the stack get.
 
-    A variable that the file interpolates where the fallback sets it becomes a problem: it would be read when the task is fetched.
-    Tokens go to every service of the stack, the other variables to the service itself.
+    The file must not interpolate them there: they would be read when the task is fetched.
     """
+    own = rules.get(service, HostNetworkRule())
+    tokens = {variable for rule in rules.values() for variable in rule.token}
+    return frozenset({variable for variable, _ in own.listen} | set(own.bind) | tokens)
+
+
+def host_network_rules(rules: Mapping[str, HostNetworkRule], drafts: Mapping[str, Draft], reading: Reading) -> dict[str, Any]:
+    """The rules by service, `listen` as variable to port. A listed variable takes the TCP port at its place in the file's order."""
     found: dict[str, Any] = {}
     for name, rule in sorted(rules.items()):
         ports = [port.port for port in drafts[name].ports if port.protocol == "tcp"] if name in drafts else []
         with reading.findings.at(name, "host_network"):
             found[name] = {"listen": _listen(rule, ports), "token": list(rule.token), "bind": list(rule.bind)}
-        for service in sorted(drafts):
-            if drafts[service].external:
-                continue
-            own = {variable for variable, _ in rule.listen} | set(rule.bind) if service == name else set()
-            for key, used in sorted(_keys(service, reading).items()):
-                for variable in sorted(used & (own | set(rule.token))):
-                    problem = f"interpolates {variable}, which the host_network rule sets ($${variable} hands it on)"
-                    reading.findings.problems.append(ComposeError(problem, f"{service}.{key}"))
     return found
-
-
-def _keys(service: str, reading: Reading) -> dict[str, set[str]]:
-    return {key: names for (owner, key), names in reading.used.items() if owner == service}
 
 
 def _listen(rule: HostNetworkRule, ports: list[int]) -> dict[str, int]:

@@ -47,7 +47,6 @@ class Use:
     """What one interpolation used. blank: unset names may stand for nothing. unset: names that did."""
 
     blank: bool = False
-    names: list[str] = field(default_factory=list)
     unset: list[str] = field(default_factory=list)
 
 
@@ -57,13 +56,15 @@ def interpolate(text: str, variables: Variables, use: Use, *, depth: int = 0) ->
         return text
     if depth > WORD_DEPTH_LIMIT:
         raise ComposeError(f"defaults are nested deeper than {WORD_DEPTH_LIMIT} levels")
-    result = join(*_pieces(text, variables, use, depth))
-    if (
-        sum(len(item) if isinstance(item, str) else 1 for item in (result if isinstance(result, tuple) else (result,)))
-        > RESULT_LIMIT
-    ):
-        raise ComposeError(f"becomes longer than {RESULT_LIMIT} characters")
-    return result
+    found: list[Text | HostPart] = []
+    size = 0
+    for piece in _pieces(text, variables, use, depth):
+        literals = (piece,) if isinstance(piece, str) else piece if isinstance(piece, tuple) else ()
+        size += 1 + sum(len(item) for item in literals if isinstance(item, str))
+        if size > RESULT_LIMIT:
+            raise ComposeError(f"becomes longer than {RESULT_LIMIT} characters")
+        found.append(piece)
+    return join(*found)
 
 
 def _pieces(text: str, variables: Variables, use: Use, depth: int) -> Iterator[Text | HostPart]:
@@ -102,11 +103,10 @@ def _braced(inside: str, variables: Variables, use: Use, depth: int) -> Text | H
 
 
 def _value(name: str, operator: str, word: str, variables: Variables, use: Use, *, depth: int) -> Text | HostPart:
-    use.names.append(name)
     value = variables.lookup(name)
     # A word that is not needed is read all the same: compose refuses what is wrong in it. It may name unset variables.
     needed = _needs_word(operator, value)
-    inner = use if needed else Use(blank=True, names=use.names)
+    inner = use if needed else Use(blank=True)
     replacement = interpolate(word, variables, inner, depth=depth + 1) if operator else ""
     if isinstance(value, Host):
         return _host(value, operator, replacement)

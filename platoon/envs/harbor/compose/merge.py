@@ -114,14 +114,19 @@ def _target_of_volume(item: Any) -> Any:
     return str(target).rstrip("/") or "/"
 
 
-def _target_of_file(item: Any) -> Any:
-    return str(item.get("target") or item.get("source")) if isinstance(item, dict) else str(item)
+def _target_of_file(directory: str) -> Callable[[Any], Any]:
+    def target(item: Any) -> str:
+        if isinstance(item, dict):
+            return str(item.get("target") or f"{directory}/{item.get('source')}")
+        return f"{directory}/{item}"
+
+    return target
 
 
 _INDEXES: Mapping[Path, Callable[[Any], Any]] = {
     ("volumes",): _target_of_volume,
-    ("secrets",): _target_of_file,
-    ("configs",): _target_of_file,
+    ("secrets",): _target_of_file("/run/secrets"),
+    ("configs",): _target_of_file(""),
     **{(key,): _identity for key in ("expose", "ports", "cap_add", "cap_drop", "security_opt", "profiles", "links")},
 }
 _MERGERS: Mapping[Path, Callable[[Any, Any, Path], Any]] = {

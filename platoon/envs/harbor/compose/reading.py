@@ -101,7 +101,6 @@ class Reading:
     """One file being read.
 
     tables: its top-level volumes, networks, configs and secrets. privileged: whether privileges are planned.
-    used: variables that each service's keys name, by (service, key).
     """
 
     files: TaskFiles
@@ -111,31 +110,32 @@ class Reading:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     privileged: bool = False
     executable: Callable[[Path], bool] | None = None
-    used: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
-    def interpolated(self, service: str, tree: Mapping[str, Any], role: Role) -> dict[str, Any]:
-        """A service with every text interpolated; a value that cannot be is left out, and a problem."""
+    def interpolated(self, service: str, tree: Mapping[str, Any], role: Role, *, dropped: bool = False) -> dict[str, Any]:
+        """A service with every text interpolated; a value that cannot be is left out, and a problem.
+
+        dropped: no rollout starts it, so that unset names may stand for nothing everywhere.
+        """
         found: dict[str, Any] = {}
         for key, value in tree.items():
             rule = SUBSET.get(f"services.*.{key}")
-            blank = key in BLANK_KEYS or key.startswith("x-") or (rule is not None and rule.verdict(role) == "ignored")
+            blank = dropped or key in BLANK_KEYS or key.startswith("x-") or (rule is not None and rule.verdict(role) == "ignored")
             use = Use(blank=blank)
             problems = len(self.findings.problems)
             result = self._walk(value, (service, key), use)
-            self.used[service, key] = set(use.names)
-            if use.unset and key == "environment":
+            if use.unset and key == "environment" and not dropped:
                 self.findings.note(f"{service}.{key}", f"{', '.join(sorted(set(use.unset)))} is not set and stands for nothing")
             if len(self.findings.problems) == problems:
                 found[key] = result
         return found
 
-    def table(self, name: str, tree: Any) -> Any:
-        """A top-level section, interpolated."""
-        return self._walk(tree, (name,), Use())
+    def table(self, name: str, tree: Any, *, ignored: bool = False) -> Any:
+        """A top-level section, interpolated. ignored: it is read for what compose refuses in it alone."""
+        return self._walk(tree, (name,), Use(blank=ignored))
 
     def _walk(self, value: Any, place: tuple[str, ...], use: Use) -> Any:
         if isinstance(value, str):
-            inner = Use(use.blank or place[1:3] == ("build", "args"), use.names, use.unset)
+            inner = Use(use.blank or place[1:3] == ("build", "args") or place[2:3] == ("labels",), use.unset)
             try:
                 return interpolate(value, self.variables, inner)
             except ComposeError as error:

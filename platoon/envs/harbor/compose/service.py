@@ -26,9 +26,17 @@ def read_service(name: str, tree: Mapping[str, Any], role: Role, reading: Readin
         if settings.get(key) is not None or (key in ("command", "entrypoint") and key in settings):
             with reading.findings.at(name, key):
                 handler(key, settings[key], draft, reading)
+    _check_targets(draft, reading)
     draft.plan["env"] = dict(sorted(draft.plan.get("env", {}).items()))
     draft.plan["aliases"] = tuple(dict.fromkeys(draft.plan.get("aliases", ())))
     return draft
+
+
+def _check_targets(draft: Draft, reading: Reading) -> None:
+    """No runtime mounts two things at one place; within `volumes` the last of a place wins already."""
+    targets = [mount.target for key in ("volumes", "binds", "tmpfs", "files") for mount in draft.plan.get(key, ())]
+    for target in sorted({target for target in targets if targets.count(target) > 1}):
+        reading.findings.problems.append(ComposeError(f"two things are mounted at {target[:60]}", f"{draft.name}.volumes"))
 
 
 def read_external(name: str, tree: Mapping[str, Any], reading: Reading) -> Draft:

@@ -9,14 +9,14 @@ from typing import Any
 from platoon.envs.harbor.compose import builds, values
 from platoon.envs.harbor.compose.edits import Edited
 from platoon.envs.harbor.compose.errors import ComposeError
-from platoon.envs.harbor.compose.host_network import host_network_rules
+from platoon.envs.harbor.compose.host_network import host_network_rules, ruled_names
 from platoon.envs.harbor.compose.interpolate import Use, interpolate
 from platoon.envs.harbor.compose.order import MAIN, start_order
 from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
 from platoon.envs.harbor.compose.references import Names, tokenised
 from platoon.envs.harbor.compose.service import read_external, read_service
 from platoon.envs.harbor.compose.stack_plan import Dependency, External, Init, Port, ServicePlan, StackPlan
-from platoon.envs.harbor.compose.subset import is_empty
+from platoon.envs.harbor.compose.subset import Role, is_empty
 from platoon.envs.harbor.compose.text import ImagePart, Text
 
 SERVICE_LIMIT = 64
@@ -43,6 +43,9 @@ def read_services(edited: Edited, reading: Reading) -> Services:
     """Reads the file's sections and services. Raises ComposeRefused where nothing can be made of it, keeps other problems."""
     findings = reading.findings
     top = dict(admitted(values.mapping(edited.tree), "", "", "main", findings))
+    for key, value in values.mapping(edited.tree).items():
+        if key in ("name", "version") or key.startswith("x-"):
+            reading.table(key, value, ignored=True)
     reading.tables = {name: _table(name, top.get(name), reading) for name in TABLES}
     trees = values.mapping(top.get("services"))
     if len(trees) > SERVICE_LIMIT:
@@ -53,18 +56,20 @@ def read_services(edited: Edited, reading: Reading) -> Services:
     for name, tree in trees.items():
         with findings.at("services", name):
             values.name(name)
-            role = "main" if name == MAIN else "sidecar"
+            role: Role = "main" if name == MAIN else "sidecar"
             if not isinstance(tree, dict | None):
                 raise ComposeError("a service is a mapping")
             if name in edited.externals:
                 kept = {key: value for key, value in (tree or {}).items() if key in _EXTERNAL_KEYS}
                 services.externals[name] = read_external(name, reading.interpolated(name, kept, "sidecar"), reading)
                 continue
-            interpolated = reading.interpolated(name, tree or {}, "main" if role == "main" else "sidecar")
-            if role == "sidecar" and not is_empty(interpolated.get("profiles")):
+            dropped = role == "sidecar" and not is_empty((tree or {}).get("profiles"))
+            own = replace(reading, variables=replace(reading.variables, ruled=ruled_names(name, edited.rules)))
+            interpolated = own.interpolated(name, tree or {}, role, dropped=dropped)
+            if dropped:
                 services.dropped.add(name)
                 continue
-            draft = read_service(name, interpolated, "main" if role == "main" else "sidecar", reading)
+            draft = read_service(name, interpolated, role, own)
             if role == "main":
                 services.main = draft
             else:
@@ -176,8 +181,8 @@ def _link(services: Services, reading: Reading) -> None:
                     raise ComposeError(f"{other} is left out by its profile (required: false goes on without it)")
                 if other not in everyone:
                     raise ComposeError(f"{other[:60]} is no service of the file")
-                if other == MAIN and wait.condition == "service_completed_successfully":
-                    raise ComposeError("main runs until it is graded, and does not complete")
+                if wait.condition == "service_completed_successfully" and (other == MAIN or other in services.externals):
+                    raise ComposeError(f"{other} runs until the task is graded, and does not complete")
                 kept[other] = wait
         draft.plan["depends_on"] = kept
 

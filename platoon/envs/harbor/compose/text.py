@@ -87,15 +87,20 @@ Text: TypeAlias = "str | tuple[str | Part, ...]"
 def join(*pieces: Text | Part) -> Text:
     """One text of several; neighbouring literals become one, and a text without parts is a plain string."""
     found: list[str | Part] = []
+    literals: list[str] = []
     for piece in pieces:
         for item in piece if isinstance(piece, tuple) else (piece,):
-            if isinstance(item, str) and found and isinstance(found[-1], str):
-                found[-1] += item
-            elif item != "":
-                found.append(item)
+            if isinstance(item, str):
+                literals.append(item)
+                continue
+            if text := "".join(literals):
+                found.append(text)
+            literals.clear()
+            found.append(item)
+    rest = "".join(literals)
     if not found:
-        return ""
-    return found[0] if len(found) == 1 and isinstance(found[0], str) else tuple(found)
+        return rest
+    return (*found, rest) if rest else tuple(found)
 
 
 def pieces(text: Text) -> tuple[str | Part, ...]:

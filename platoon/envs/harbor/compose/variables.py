@@ -27,15 +27,19 @@ class TaskVariables:
     """What names stand for, in this order.
 
     harbor: Harbor's names. task: `[environment].env`. listed: `compose_host_env`. env_file: what `environment/.env` would give.
+    ruled: names that a `host_network` rule sets in the service being read, whose values no fetch knows.
     """
 
     harbor: Mapping[str, Text]
     task: Mapping[str, str]
     listed: frozenset[str] = frozenset()
     env_file: frozenset[str] = frozenset()
+    ruled: frozenset[str] = frozenset()
 
     def lookup(self, name: str) -> Text | Host | None:
         """Raises ComposeError for a name that only a start could give a value."""
+        if name in self.ruled:
+            raise ComposeError(f"interpolates {name}, which the host_network rule sets ($${name} hands it on)")
         if name in self.harbor:
             return self.harbor[name]
         if name in self.task:
