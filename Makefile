@@ -45,6 +45,7 @@ lint: setup
 	ruff check .
 	ruff format --check .
 	mypy
+	$(BIN)/python -m mypy.stubtest platoon._native
 	lint-imports
 	cargo fmt --check
 	cargo fmt --check --manifest-path native/fuzz/Cargo.toml

@@ -88,7 +88,7 @@ def cases(scale: float) -> list[Case]:
             Peer("floor: reading it", floor("read", str(layer)), 3.0),
             Peer("tarfile", lambda: with_tarfile(layer), 1 / 25, bytes.__eq__),
         ),
-        "zstd": (Peer("floor: libzstd alone", floor("unzstd", str(zst)), 1.5),),
+        "zstd": (Peer("floor: libzstd alone", floor("unzstd", str(zst)), 1.5, small_limit=2.0),),
         "gzip": (
             Peer("floor: libdeflate alone, all of it in memory", floor("inflate_whole", str(gz)), 1.3),
             Peer("floor: zlib-rs alone", floor("inflate_streamed", str(gz)), 1.3),

@@ -68,12 +68,18 @@ def cases(scale: float) -> list[Case]:
             ),
         ),
         Case(
-            "content hash of a tree",
+            "content hash of a tree, one thread",
             f"{files} files of 1.8 kB, warm",
-            lambda: content_hash(root),
+            lambda: content_hash(root, threads=1),
             (
-                Peer("floor: walk, open and read", floor("walk", str(root)), 1.15, small_limit=2.0),
+                Peer("floor: walk, open and read (std::fs)", floor("walk", str(root)), 1.15),
                 Peer("os.walk and hashlib", lambda: with_hashlib(root), 1.0, str.__eq__),
             ),
+        ),
+        Case(
+            "content hash of a tree, two threads",
+            f"{files} files of 1.8 kB, warm",
+            lambda: content_hash(root, threads=2),
+            (Peer("one thread", lambda: content_hash(root, threads=1), 0.6, str.__eq__, small_limit=1.0, by="wall"),),
         ),
     ]

@@ -19,6 +19,7 @@ __all__ = [
     "Merger",
     "ShapeError",
     "UnsupportedError",
+    "add_attempts",
     "apply_advantages",
     "assemble",
     "baselines",
@@ -35,11 +36,15 @@ __all__ = [
     "image_owners",
     "input_digests",
     "is_ignored",
+    "label_summary",
     "layer_owners",
     "level_weights",
     "oci_sif",
     "oldest_versions",
+    "outlook",
+    "posteriors",
     "publish_task",
+    "reverse_kl",
     "row_totals",
     "scale_rows",
     "select_rows",
@@ -49,6 +54,7 @@ __all__ = [
     "stale_rows",
     "surviving_starts",
     "sync_file_system",
+    "thompson_draw",
     "to_stored",
     "training_metrics",
     "tree_files",
@@ -135,6 +141,15 @@ def apply_advantages(
     suppress_errors: bool,
     threads: int | None = None,
 ) -> dict[str, Any]: ...
+def reverse_kl(
+    flags: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    student: NDArray[np.float32],
+    teacher: NDArray[np.float32],
+    values: NDArray[np.float64],
+    kl_coefficient: float,
+    reward_coefficient: float,
+) -> tuple[NDArray[np.float32], int, float]: ...
 def row_totals(
     advantages: NDArray[np.float32], is_trained: NDArray[np.bool_], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]: ...
@@ -167,6 +182,39 @@ def training_metrics(
     is_trained: NDArray[np.bool_],
     clip: tuple[float, float] | None,
 ) -> dict[str, Any]: ...
+def add_attempts(
+    passes: NDArray[np.float64],
+    failures: NDArray[np.float64],
+    version: NDArray[np.int64],
+    new_task: NDArray[np.uint32],
+    new_version: NDArray[np.int64],
+    new_passes: NDArray[np.uint32],
+    new_failures: NDArray[np.uint32],
+) -> dict[str, NDArray[Any]]: ...
+def posteriors(
+    passes: NDArray[np.float64],
+    failures: NDArray[np.float64],
+    version: NDArray[np.int64],
+    entry_of_task: NDArray[np.uint32],
+    entry_count: int,
+    now: int,
+) -> dict[str, NDArray[np.float64]]: ...
+def outlook(alpha: NDArray[np.float64], beta: NDArray[np.float64], group_size: int) -> dict[str, NDArray[Any]]: ...
+def label_summary(
+    label_of_task: NDArray[np.uint32],
+    label_count: int,
+    pass_at_1: NDArray[np.float64],
+    pass_at_group: NDArray[np.float64],
+    band: NDArray[np.uint8],
+) -> dict[str, NDArray[Any]]: ...
+def thompson_draw(
+    alpha: NDArray[np.float64],
+    beta: NDArray[np.float64],
+    is_eligible: NDArray[np.bool_],
+    group_size: int,
+    candidates: int,
+    key: bytes,
+) -> tuple[int, float, float] | None: ...
 
 @final
 class Merger:

@@ -21,6 +21,7 @@ from platoon.core.outcome import Outcome
 from platoon.core.task import Task
 from platoon.core.tools import ToolAccess
 from platoon.gateway.seeds import SeedKey
+from platoon.rows.prompts import PromptHistory
 from platoon.sampling.model_spec import SamplingSettings
 
 SamplingPrecedence = Literal["request", "config"]
@@ -132,10 +133,11 @@ class CallTally:
 
 @dataclass
 class AgentLog:
-    """What an agent did. admitted: calls let in so far, the index of the next."""
+    """What an agent did. admitted: calls let in so far, the index of the next. prompts: those of policy calls, kept once."""
 
     calls: list[CallRecord] = field(default_factory=list)
     interactions: dict[str, Interaction] = field(default_factory=dict)
+    prompts: PromptHistory = field(default_factory=PromptHistory)
     step_misc: dict[str, dict[str, Any]] = field(default_factory=dict)
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     misc: dict[str, Any] = field(default_factory=dict)

@@ -178,7 +178,7 @@ def _record(call: PreparedCall, sample: Sample, reply: ParsedReply, response: Ch
     log.interactions[response.call_id] = Interaction(
         call_id=response.call_id,
         kind=ticket.kind,
-        prompt_T=call.prompt_T,
+        prompt_T=log.prompts.keep(call.prompt_T) if ticket.kind == "policy" else call.prompt_T,
         tokens_T=sample.tokens_T,
         logprobs_T=sample.logprobs_T,
         policy=call.runtime.id,

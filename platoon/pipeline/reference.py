@@ -15,6 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from platoon.config.model import ConfigModel
 from platoon.envs.harbor.options import HarborOptions
 from platoon.eval.config_defs import EvaluationConfig
+from platoon.pipeline.compose_page import PAGE as COMPOSE_PAGE
+from platoon.pipeline.compose_page import compose_page
 from platoon.pipeline.recipe import Recipe
 from platoon.site import SiteFile
 from platoon.train.config_defs.run import RunConfig
@@ -46,7 +48,7 @@ and `a.b+=item` adds to a list. Paths are relative to the file that names them. 
 def generated() -> dict[str, str]:
     """Every generated file: path below the checkout to text."""
     files = {f"{SCHEMAS}/{name}.schema.json": _schema(model) for name, (model, _, _) in MODELS.items()}
-    return {**files, PAGE: _page()}
+    return {**files, PAGE: _page(), COMPOSE_PAGE: compose_page()}
 
 
 def write(root: Path) -> list[str]:

@@ -6,8 +6,8 @@ and writable, so that an SDK may take the views of its rows without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from platoon import _native
 from platoon._native import ShapeError
 from platoon.rows.advantages import AppliedAdvantages
 from platoon.rows.block import RowBlock
+from platoon.rows.side import RowSide, row_sides
 
 EPSILON = 1e-8
 """Keeps the scale finite over no token."""
@@ -40,6 +41,7 @@ class AssembledRows:
     input_tokens_S: i32[S], each row without its last token. target_tokens_S: i64[S], each row without its first.
     logprobs_S: f32[S], of the targets under their sampler. advantages_S: f32[S], scaled. is_trained_S: bool[S]; not sent.
     offsets: i64[K+1], bounds of the rows' targets. rows_K: i64[K], their indices in the block. routing_K: i64[K], -1 for none.
+    sides_K: what rows hold beside their tokens, by place among the kept; chunks lie in the inputs as they lay in the row.
     """
 
     input_tokens_S: NDArray[np.int32]
@@ -50,6 +52,7 @@ class AssembledRows:
     offsets: NDArray[np.int64]
     rows_K: NDArray[np.int64]
     routing_K: NDArray[np.int64]
+    sides_K: Mapping[int, RowSide] = field(default_factory=dict)
 
     @property
     def row_count(self) -> int:
@@ -96,4 +99,6 @@ def assemble(
         1.0 / (denominator + EPSILON),
         threads,
     )
-    return AssembledRows(**buffers, rows_K=kept_K, routing_K=block.routing_R[kept_K])
+    sides = row_sides(block)
+    sides_K = {place: sides[row] for place, row in enumerate(kept_K.tolist()) if row in sides} if sides else {}
+    return AssembledRows(**buffers, rows_K=kept_K, routing_K=block.routing_R[kept_K], sides_K=sides_K)

@@ -35,7 +35,7 @@ class Chunk:
     data: bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowSide:
     """One row's chunks, by place, and its loss inputs, by name."""
 

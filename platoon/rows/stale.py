@@ -56,6 +56,15 @@ def stale_rows(
     )
 
 
+def oldest_versions(call_version_C: NDArray[np.int64], call_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[R]: the oldest version among each row's calls, -1 where none has one; what a block keeps as `row_version`.
+
+    call_version_C: int64[C], -1 for none. call_offsets: int64[R+1], which calls are a row's. Raises DataError where they do not cut
+    the calls into rows, ShapeError where they fall.
+    """
+    return _native.oldest_versions(call_version_C, call_offsets)
+
+
 def _by_policy(policies: tuple[str, ...], values: Mapping[str, Value] | Sequence[Value], what: str) -> list[Value]:
     if not isinstance(values, Mapping):
         if len(values) != len(policies):

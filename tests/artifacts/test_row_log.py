@@ -59,7 +59,7 @@ def test_a_place_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
         read_json_lines(tmp_path)
 
 
-@examples(100)
+@examples(40)
 @given(
     rows=st.lists(st.dictionaries(st.text(), st.text() | st.integers() | st.none(), max_size=3), max_size=6),
     tail=st.binary(max_size=40),

@@ -7,6 +7,9 @@ import errno
 import inspect
 import multiprocessing
 import os
+import threading
+import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,19 +71,6 @@ def test_build_info() -> None:
     assert info["threads"] == len(os.sched_getaffinity(0))
 
 
-def test_each_kind_of_error_becomes_its_exception(tmp_path: Path) -> None:
-    assert issubclass(_native.DataError, ValueError) and issubclass(_native.ShapeError, ValueError)
-    assert not issubclass(_native.UnsupportedError, ValueError)
-    with pytest.raises(_native.DataError):
-        _native.is_ignored("!", "a")
-    with pytest.raises(_native.ShapeError):
-        _native.scale_rows(np.zeros(1, np.float32), np.array([0, 1]), np.zeros(0))
-    deep = tmp_path / "tests" / Path(*["d"] * 300)
-    deep.mkdir(parents=True)
-    with pytest.raises(_native.UnsupportedError, match="deeper than 256"):
-        _native.content_hash(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "code", "kind"),
     [
@@ -132,16 +122,92 @@ def test_a_block_without_a_column_is_an_attribute_error() -> None:
     assert list(COLUMNS) == [name for name in RowBlock.__dataclass_fields__ if name not in ("policies", "roles", "side_names")]
 
 
-def _hash_and_merge(path: str) -> tuple[str, int]:
-    token = np.arange(1, 200_000, dtype=np.uint32)
-    call = Call(token, token[:1], np.zeros(1, np.float32), "main")
+def _tree(root: Path) -> Path:
+    """Large enough that threads share it."""
+    for number in range(1200):
+        folder = root / "tests" / f"d{number % 40}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"f{number}").write_text(f"{number}")
+    return root
+
+
+def _use(root: Path) -> tuple[str, int, list[str | None]]:
+    """Work large enough to release the lock, and work that threads share."""
+    tokens = np.arange(1, 200_000, dtype=np.uint32)
+    call = Call(tokens, tokens[:1], np.zeros(1, np.float32), "main", version=0)
     block = build_block([TrajectoryCalls(0, 0, "root", 0, 1.0, [call])], ("main",), ("root",))
-    return _native.sha256_file(path)[0], block.token_count
+    digest = _native.content_hash(root, 3)
+    checked = _native.verify_tasks([(root, digest, None)] * 3, 3)
+    return digest, block.token_count, checked
 
 
-def test_use_fork_use() -> None:
-    """Work large enough to release the lock, before a fork, in the child, and after it."""
-    before = _hash_and_merge(__file__)
+def test_use_fork_use(tmp_path: Path) -> None:
+    """Work before a fork, in the child, and after it. A call's threads end with it, and a child has none by default."""
+    root = _tree(tmp_path)
+    threads = _threads()
+    before = _use(root)
+    # A thread that has done its work may take a moment to leave the kernel's list.
+    deadline = time.monotonic() + 10
+    while _threads() > threads and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert _threads() <= threads
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_hash_and_merge, (__file__,)) == before
-    assert _hash_and_merge(__file__) == before
+        assert pool.apply(_use, (root,)) == before
+        assert pool.apply(_default_threads) == 1
+    assert _use(root) == before
+    assert _default_threads() == len(os.sched_getaffinity(0))
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def _default_threads() -> int:
+    return int(_native.build_info()["threads"])
+
+
+def test_fork_while_threads_work(tmp_path: Path) -> None:
+    """A child that is forked while another thread is in the middle of shared work can do the same work."""
+    root = _tree(tmp_path)
+    expected = _native.content_hash(root, 1)
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            _native.content_hash(root, 2)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(8):
+            with warnings.catch_warnings():
+                # That a process with threads forks is what is tested.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                os._exit(0 if _native.content_hash(root, 2) == expected else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        worker.join()
+
+
+def test_threads_of_python_go_on_during_a_call(tmp_path: Path) -> None:
+    """The lock is released: another thread counts while a file is hashed."""
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(1 << 26)
+    counted, done = [0], threading.Event()
+
+    def count() -> None:
+        while not done.is_set():
+            counted[0] += 1
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    before = counted[0]
+    _native.sha256_file(path)
+    during = counted[0] - before
+    done.set()
+    counter.join()
+    assert during > 1000

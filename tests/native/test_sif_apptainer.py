@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,10 +10,7 @@ import pytest
 from platoon import _native
 from tests.native.squashfs_trees import as_owners
 
-pytestmark = [
-    pytest.mark.hpc,
-    pytest.mark.skipif(shutil.which("apptainer") is None, reason="no apptainer"),
-]
+pytestmark = pytest.mark.hpc
 
 
 def test_a_sif_of_apptainer(tmp_path: Path, checkout: Path) -> None:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from platoon.rows import advantages as credit_on_tokens
 from platoon.rows.assembly import assemble
-from platoon.rows.block import DataError, RowBlock, ShapeError
+from platoon.rows.block import ACTION, DataError, RowBlock, ShapeError
 from platoon.rows.credit import agent_keys, group_baselines, keyed_baselines
+from platoon.rows.distillation import reverse_kl, teacher_column
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
 from platoon.rows.metrics import training_metrics
-from platoon.rows.stale import stale_rows
+from platoon.rows.stale import oldest_versions, stale_rows
 from tests.properties import examples
 from tests.rows.generated import blocks
 from tests.twins import row_kernels as twin
@@ -47,6 +48,14 @@ def test_stale_rows_agree_with_twin(block: RowBlock, data: st.DataObject) -> Non
     expected = twin.stale(block.row_version.tolist(), block.row_policy.tolist(), groups, 4, current, bounds)
     for mine, theirs in zip((ours.is_stale_R, ours.has_stale_G, ours.is_stale_G, ours.count_P), expected, strict=True):
         same(mine, theirs)
+
+
+@examples(60)
+@given(st.lists(st.lists(st.integers(-1, 5) | st.integers(0, 2**63 - 1), max_size=4), max_size=6))
+def test_a_row_is_as_old_as_its_oldest_call(calls_of_rows: list[list[int]]) -> None:
+    versions = [version for row in calls_of_rows for version in row]
+    offsets = np.cumsum([0, *(len(row) for row in calls_of_rows)])
+    assert oldest_versions(np.array(versions, np.int64), offsets).tolist() == twin.oldest(versions, offsets.tolist())
 
 
 def test_staleness_by_policy_name() -> None:
@@ -90,6 +99,30 @@ def test_group_baselines_outside_the_trainable_members() -> None:
     assert group_baselines(reward, np.array([True, True, False])).tolist() == [0.5, 0.5, 0.5]
     assert group_baselines(reward, np.array([True, True, False]), leave_one_out=True).tolist() == [0.0, 1.0, 0.5]
     assert group_baselines(reward, np.array([True, False, False]), leave_one_out=True).tolist() == [1.0, 1.0, 1.0]
+
+
+KEYS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 3)
+
+
+@examples(60)
+@given(st.lists(st.tuples(KEYS, st.integers(0, 2**32 - 1), st.integers(0, 2), st.sampled_from("abc")), max_size=12), st.data())
+def test_keys_of_any_columns_agree_with_twin(rows: list[tuple[int, int, int, str]], data: st.DataObject) -> None:
+    wide, middle, narrow, names = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    columns: list[Any] = [np.array(wide, np.int64), np.array(middle, np.uint32), np.array(narrow, np.uint16), names]
+    chosen = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True))
+    keys = agent_keys(*(columns[index] for index in chosen))
+    assert keys.tolist() == twin.keys([[row[index] for row in rows] for index in chosen])
+    rewards, is_peer = np.arange(float(len(rows))), np.arange(len(rows)) % 4 != 1
+    together = keyed_baselines([columns[index] for index in chosen], rewards, is_peer, leave_one_out=True)
+    np.testing.assert_array_equal(together, keyed_baselines(keys, rewards, is_peer, leave_one_out=True))
+
+
+def test_rewards_that_do_not_add_up_are_refused() -> None:
+    keys, everyone = np.zeros(2, np.int64), np.ones(2, np.bool_)
+    with pytest.raises(DataError, match=r"rewards\[1\] is NaN"):
+        keyed_baselines(keys, np.array([1.0, np.nan]), everyone)
+    with pytest.raises(DataError, match="too large to add"):
+        keyed_baselines(keys, np.array([1e308, 1e308]), everyone)
 
 
 def test_keys_need_columns_of_one_length() -> None:
@@ -186,6 +219,54 @@ def test_weights_agree_with_twins(kind: str) -> None:
         ours = credit_on_tokens.discount_weights(block, applied, gamma=0.7)
         close(ours, twin.discount_weights(block.row_depth.tolist(), tokens, 0.7))
     close((ours * tokens).sum() / sum(tokens), 1.0)
+
+
+@examples(60)
+@given(blocks, st.data())
+def test_distillation_agrees_with_twin(block: RowBlock, data: st.DataObject) -> None:
+    rows = [data.draw(st.lists(st.floats(-20, 0, width=32), min_size=n, max_size=n)) for n in (np.diff(block.offsets) - 1).tolist()]
+    teacher_T = teacher_column(block, [np.array(row, np.float32) for row in rows])
+    coefficients = data.draw(st.tuples(st.floats(-3, 3), st.sampled_from([0.0, 0.5])))
+    values = np.arange(block.row_count) - 1.5
+    found = reverse_kl(block, teacher_T, values, kl_coefficient=coefficients[0], reward_coefficient=coefficients[1])
+    plain = {name: getattr(block, name).tolist() for name in ("flags", "offsets", "logprobs")}
+    expected, mean = twin.reverse_kl(plain, teacher_T.tolist(), values.tolist(), *coefficients)
+    close(found.advantages_T, expected)
+    assert (found.mean is None) == (mean is None)
+    if mean is not None:
+        assert found.mean == pytest.approx(mean, rel=1e-6, abs=1e-9)
+    applied = credit_on_tokens.apply_advantages(block, found.advantages_T, filter_errors=False)
+    same(applied.advantages_T, found.advantages_T)
+
+
+def test_a_teacher_that_did_not_score_is_named() -> None:
+    block = sample([1.0, 0.0], [0, 0])
+    scored = [np.zeros(3, np.float32), np.array([0.0, np.nan, 0.0], np.float32)]
+    with pytest.raises(DataError, match=r"teacher\[6\] is NaN: a target has a finite logprob"):
+        reverse_kl(block, teacher_column(block, scored), np.zeros(2))
+    with pytest.raises(ShapeError, match="2 logprobs for row 1, which has 3 targets"):
+        teacher_column(block, [scored[0], scored[0][:2]])
+    with pytest.raises(ShapeError, match="1 rows where 2"):
+        teacher_column(block, scored[:1])
+    with pytest.raises(DataError, match="coefficient"):
+        reverse_kl(block, teacher_column(block, [scored[0]] * 2), np.zeros(2), kl_coefficient=math.inf)
+
+
+def test_threads_make_no_difference() -> None:
+    """Over more than two million tokens, which are shared among threads; the Rust tests do the same for more of them."""
+    half = 1_100_000
+    call = Call(np.arange(half, dtype=np.uint32), np.arange(7, dtype=np.uint32), -np.arange(7, dtype=np.float32), "main")
+    items = [TrajectoryCalls(0, index, "root", 0, 0.5 - index, [call]) for index in range(2)]
+    block = build_block(items, ("main",), ("root",))
+    results = []
+    for threads in (1, 2):
+        applied = credit_on_tokens.apply_advantages(block, block.row_reward, filter_errors=True, threads=threads)
+        scaled = credit_on_tokens.scale(block, applied, np.array([0.3, 0.7]), threads=threads)
+        rows = assemble(block, scaled, np.arange(2), denominator=3, threads=threads)
+        results.append([applied.trained_tokens_R, scaled.advantages_T, rows.advantages_S, rows.input_tokens_S, rows.logprobs_S])
+    for alone, shared in zip(*results, strict=True):
+        same(shared, alone)
+    assert applied.trained_tokens == 14 and not (block.flags[:half] & ACTION).any()
 
 
 def test_weights_need_tokens() -> None:

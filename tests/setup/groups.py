@@ -63,6 +63,21 @@ REFERENCE_TOOLS = {
     "umoci": "umoci",
     "zstd": "zstd",
 }
+
+
+def _lacks_compose() -> str | None:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) is not None:
+            found = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False)
+            if found.returncode == 0 and not found.stdout.startswith("1."):
+                return None
+    return "no docker compose: python tests/setup/compose.py"
+
+
+def _lacks_apptainer() -> str | None:
+    return None if shutil.which("apptainer") else "no apptainer: tests/setup/apptainer.sh as root"
+
+
 _SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 # Two workers, a file's tests on one of them: most tests wait for processes they started.
@@ -73,6 +88,8 @@ GROUPS = (
     Group("process", "commands in process sandboxes, servers on loopback", lambda: None),
     Group("model", "torch and the tinker SDK against the embedded service", _lacks_model),
     Group("tools", "the reference tools that parsers are compared with", _lacks_tools),
+    Group("hpc", "the container runtimes of clusters", _lacks_apptainer),
+    Group("docker", "docker's compose as the oracle of compose plans", _lacks_compose),
     Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
 )
 

@@ -131,3 +131,24 @@ def metrics(
         "clip_frac_high": high / count,
         "clip_frac_total": (low + high) / count,
     }
+
+
+def reverse_kl(
+    block: dict[str, Sequence[Any]], teacher: Sequence[float], values: Sequence[float], kl: float, reward: float
+) -> tuple[list[float], float | None]:
+    out, differences = [0.0] * len(block["flags"]), []
+    for row, span in enumerate(spans(block["offsets"])):
+        for at in span[1:]:
+            if block["flags"][at] & ACTION:
+                differences.append(block["logprobs"][at] - teacher[at])
+                out[at] = single((reward * values[row] if reward else 0.0) - kl * differences[-1])
+    return out, math.fsum(differences) / len(differences) if differences else None
+
+
+def oldest(versions: Sequence[int], offsets: Sequence[int]) -> list[int]:
+    return [min((versions[at] for at in span if versions[at] >= 0), default=-1) for span in spans(offsets)]
+
+
+def keys(columns: Sequence[Sequence[Any]]) -> list[int]:
+    numbers: dict[tuple[Any, ...], int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in zip(*columns, strict=True)]

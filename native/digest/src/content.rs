@@ -11,7 +11,7 @@ use crate::file::{hex, write_hex, Sha256Bytes};
 use crate::hasher::Hasher;
 use crate::ignore::IgnoreRules;
 use crate::tree::{self, Entries, Root};
-use crate::walk::{walk, Found, Place, Visit};
+use crate::walk::{walk, Found, Kept, Place, Visit};
 use crate::DigestError;
 
 /// The name of the rule that this module follows; a change of any result needs another name.
@@ -28,6 +28,8 @@ const CANDIDATES: [(&CStr, bool); 8] = [
     (c"tests", true),
     (c"trajectory.json", false),
 ];
+/// Lines are gathered up to here before they are hashed.
+const LINES_BYTES: usize = 16 * 1024;
 pub(crate) const IGNORE_FILE: &str = ".gitignore";
 
 /// A file that was read whole.
@@ -49,27 +51,36 @@ pub struct HashedTask {
 }
 
 impl HashedTask {
-    /// The content hash over files in order of their paths.
+    /// Of files in order of their paths.
     pub(crate) fn of(files: Vec<HashedFile>) -> Self {
-        let mut outer = Sha256::new();
-        let mut line = Vec::new();
-        for file in &files {
-            line.clear();
-            line.extend_from_slice(file.path.as_bytes());
-            line.push(0);
-            let start = line.len();
-            line.resize(start + 2 * file.sha256.len(), 0);
-            write_hex(&file.sha256, &mut line[start..]);
-            line.push(b'\n');
-            outer.update(&line);
-        }
-        Self { sha256: outer.finalize().into(), files }
+        let sha256 = digest_of_files(files.iter().map(|file| (file.path.as_str(), &file.sha256)));
+        Self { sha256, files }
     }
 
     /// The hash in lower-case hex.
     pub fn digest(&self) -> String {
         hex(&self.sha256)
     }
+}
+
+/// The content hash over paths in their order and the digests of their files.
+fn digest_of_files<'a>(files: impl Iterator<Item = (&'a str, &'a Sha256Bytes)>) -> Sha256Bytes {
+    let mut outer = Sha256::new();
+    let mut lines = Vec::with_capacity(2 * LINES_BYTES);
+    for (path, sha256) in files {
+        lines.extend_from_slice(path.as_bytes());
+        lines.push(0);
+        let mut digest = [0; 2 * size_of::<Sha256Bytes>()];
+        write_hex(sha256, &mut digest);
+        lines.extend_from_slice(&digest);
+        lines.push(b'\n');
+        if lines.len() > LINES_BYTES {
+            outer.update(&lines);
+            lines.clear();
+        }
+    }
+    outer.update(&lines);
+    outer.finalize().into()
 }
 
 /// Hashes a task directory on up to `threads` threads; how many makes no difference to the result.
@@ -81,28 +92,44 @@ pub fn hash_task(task_dir: &Path, threads: usize) -> Result<HashedTask, DigestEr
 }
 
 pub(crate) fn hash_task_root(root: &Root, threads: usize) -> Result<HashedTask, DigestError> {
+    let kept = walk_task(root, threads)?;
+    let files = kept.iter().map(|(path, file)| HashedFile {
+        path: path.to_owned(),
+        sha256: file.sha256,
+        size_bytes: file.size_bytes,
+    });
+    Ok(HashedTask { sha256: digest_of_files(paths_and_digests(&kept)), files: files.collect() })
+}
+
+/// The content hash alone.
+pub fn content_hash(task_dir: &Path, threads: usize) -> Result<Sha256Bytes, DigestError> {
+    content_hash_root(&Root::open(task_dir)?, threads)
+}
+
+pub(crate) fn content_hash_root(root: &Root, threads: usize) -> Result<Sha256Bytes, DigestError> {
+    Ok(digest_of_files(paths_and_digests(&walk_task(root, threads)?)))
+}
+
+fn walk_task(root: &Root, threads: usize) -> Result<Kept<FileDigest>, DigestError> {
     let (rules, _) = read_rules(root)?;
-    let files = walk(root, candidates(root)?, threads, &HashVisit { root, rules: Some(rules) })?;
-    Ok(HashedTask::of(files.into_iter().map(|(path, digest)| digest.at(path)).collect()))
+    walk(root, candidates(root)?, threads, &HashVisit { root, rules })
+}
+
+fn paths_and_digests(kept: &Kept<FileDigest>) -> impl Iterator<Item = (&str, &Sha256Bytes)> {
+    kept.iter().map(|(path, file)| (path, &file.sha256))
 }
 
 /// What `HashedFile` says beside the path.
 #[derive(Default)]
-pub(crate) struct FileDigest {
+struct FileDigest {
     sha256: Sha256Bytes,
     size_bytes: u64,
 }
 
-impl FileDigest {
-    pub(crate) fn at(self, path: String) -> HashedFile {
-        HashedFile { path, sha256: self.sha256, size_bytes: self.size_bytes }
-    }
-}
-
 /// Hashes the files of a tree that `rules` do not leave out, those behind links included.
-pub(crate) struct HashVisit<'a> {
-    pub(crate) root: &'a Root,
-    pub(crate) rules: Option<IgnoreRules>,
+struct HashVisit<'a> {
+    root: &'a Root,
+    rules: IgnoreRules,
 }
 
 impl Visit for HashVisit<'_> {
@@ -114,7 +141,7 @@ impl Visit for HashVisit<'_> {
     }
 
     fn visit(&self, place: &Place<'_>, hasher: &mut Hasher, found: &mut Found<FileDigest>) -> Result<(), DigestError> {
-        if self.rules.as_ref().is_some_and(|rules| rules.is_ignored(place.path)) {
+        if self.rules.is_ignored(place.path) {
             return Ok(());
         }
         let failed = |error| DigestError::io(self.root.name(place.path), error);
@@ -126,15 +153,15 @@ impl Visit for HashVisit<'_> {
         } else {
             tree::open_regular(place.parent, place.name).map_err(|error| failed(error.into()))?
         };
-        let number = found.len();
-        found.push((place.path.to_owned(), FileDigest::default()));
-        found[number].1.size_bytes =
-            hasher.add(file, number, &mut |number, sha256| found[number].1.sha256 = sha256).map_err(failed)?;
+        let number = found.push(place.path, FileDigest::default());
+        let size_bytes =
+            hasher.add(file, number, &mut |number, sha256| found.item_mut(number).sha256 = sha256).map_err(failed)?;
+        found.item_mut(number).size_bytes = size_bytes;
         Ok(())
     }
 
     fn finish(&self, hasher: &mut Hasher, found: &mut Found<FileDigest>) {
-        hasher.finish(&mut |number, sha256| found[number].1.sha256 = sha256);
+        hasher.finish(&mut |number, sha256| found.item_mut(number).sha256 = sha256);
     }
 }
 

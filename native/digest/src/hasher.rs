@@ -1,9 +1,10 @@
 //! Hashes one file after another: small ones are gathered and hashed together, large ones stream through the same buffer.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::file::{Sha256Bytes, READ_BYTES};
@@ -28,7 +29,7 @@ impl Hasher {
     /// the latest from `finish`.
     pub(crate) fn add(
         &mut self,
-        mut file: File,
+        file: File,
         number: usize,
         give: &mut dyn FnMut(usize, Sha256Bytes),
     ) -> io::Result<u64> {
@@ -39,7 +40,7 @@ impl Hasher {
         }
         let mut size_bytes = 0;
         while size_bytes < SMALL_BYTES {
-            match read_some(&mut file, &mut self.buffer[start + size_bytes..start + SMALL_BYTES])? {
+            match read_at(&file, &mut self.buffer[start + size_bytes..start + SMALL_BYTES], size_bytes as u64)? {
                 0 => {
                     self.gathered.push(Message { start, size_bytes });
                     self.numbers.push(number);
@@ -51,7 +52,7 @@ impl Hasher {
         let mut digest = Sha256::new();
         digest.update(&self.buffer[start..start + size_bytes]);
         self.finish(give);
-        let size_bytes = size_bytes as u64 + self.stream(file, &mut digest)?;
+        let size_bytes = self.stream(&file, size_bytes as u64, &mut digest)?;
         give(number, digest.finalize().into());
         Ok(size_bytes)
     }
@@ -69,13 +70,12 @@ impl Hasher {
     }
 
     /// What a small file leaves: the rest of a large one. Only here could a device that took the file's place go on for ever.
-    fn stream(&mut self, mut file: File, digest: &mut Sha256) -> io::Result<u64> {
-        if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+    fn stream(&mut self, file: &File, mut size_bytes: u64, digest: &mut Sha256) -> io::Result<u64> {
+        if FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) != FileType::RegularFile {
             return Err(ErrorKind::InvalidInput.into());
         }
-        let mut size_bytes = 0;
         loop {
-            match read_some(&mut file, &mut self.buffer)? {
+            match read_at(file, &mut self.buffer, size_bytes)? {
                 0 => return Ok(size_bytes),
                 count => {
                     digest.update(&self.buffer[..count]);
@@ -86,11 +86,12 @@ impl Hasher {
     }
 }
 
-fn read_some(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads at a place of its own: the position of an open file is locked where a process has several threads.
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
-        match file.read(buffer) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            result => return result,
+        match rustix::io::pread(file, &mut *buffer, offset) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
         }
     }
 }

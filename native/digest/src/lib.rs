@@ -20,11 +20,12 @@ mod lanes;
 mod listing;
 mod owned;
 mod publish;
+mod queue;
 mod tree;
 mod verify;
 mod walk;
 
-pub use content::{hash_task, HashedFile, HashedTask, CONTENT_HASH_RULE};
+pub use content::{content_hash, hash_task, HashedFile, HashedTask, CONTENT_HASH_RULE};
 pub use error::DigestError;
 pub use file::{from_hex, hex, sha256_file, Sha256Bytes};
 pub use ignore::IgnoreRules;

@@ -24,9 +24,12 @@ pub struct TreeFile {
 /// file nor directory, do not count.
 pub fn tree_files(directory: &Path, threads: usize) -> Result<Vec<TreeFile>, DigestError> {
     let root = Root::open(directory)?;
-    let entries = Entries::read(root.as_fd()).map_err(|error| DigestError::io(directory, error))?;
-    let found = walk(&root, entries, threads, &ListingVisit { root: &root })?;
-    Ok(found.into_iter().map(|(_, file)| file).collect())
+    let mut entries = Entries::default();
+    entries.read(root.as_fd()).map_err(|error| DigestError::io(directory, error))?;
+    let kept = walk(&root, entries, threads, &ListingVisit { root: &root })?;
+    let mut files = Vec::with_capacity(kept.len());
+    files.extend(kept.iter().map(|(_, file)| file.clone()));
+    Ok(files)
 }
 
 /// The named files of a directory, each once and in order of the paths' code points.
@@ -60,7 +63,7 @@ impl Visit for ListingVisit<'_> {
             ),
         };
         if let Some(file) = file {
-            found.push((place.path.to_owned(), hash(self.root, place.path, file, reader)?));
+            found.push(place.path, hash(self.root, place.path, file, reader)?);
         }
         Ok(())
     }

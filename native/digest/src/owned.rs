@@ -69,7 +69,8 @@ fn remove_to_depth(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> Result
         return Err(Errno::NAMETOOLONG);
     }
     let directory = tree::open_directory(parent, name)?;
-    let entries = Entries::read(directory.as_fd())?;
+    let mut entries = Entries::default();
+    entries.read(directory.as_fd())?;
     for index in 0..entries.len() {
         let (entry, _) = entries.get(index);
         remove_to_depth(directory.as_fd(), std::os::unix::ffi::OsStrExt::from_bytes(entry.to_bytes()), depth + 1)?;

@@ -193,14 +193,14 @@ impl<'a> Copy<'a> {
     fn run(mut self) -> Result<HashedTask, DigestError> {
         let places = walk(&self.source, candidates(&self.source)?, 1, &ListVisit(&self.rules))?;
         let mut files = Vec::with_capacity(places.len());
-        for (path, kind) in places {
+        for (path, kind) in places.iter() {
             let Some(file) = self.source.open_file(path.as_ref())? else {
-                return Err(match kind {
-                    FileType::Symlink => DigestError::LinkToNoFile { path: self.source.name(&path) },
-                    _ => DigestError::io(self.source.name(&path), Errno::NOENT),
+                return Err(match *kind {
+                    FileType::Symlink => DigestError::LinkToNoFile { path: self.source.name(path) },
+                    _ => DigestError::io(self.source.name(path), Errno::NOENT),
                 });
             };
-            files.push(self.target.write(&self.source, path, file)?);
+            files.push(self.target.write(&self.source, path.to_owned(), file)?);
         }
         if let Some(text) = self.ignore_file.take() {
             self.target.write_bytes(IGNORE_FILE, &text)?;
@@ -221,7 +221,7 @@ impl Visit for ListVisit<'_> {
 
     fn visit(&self, place: &Place<'_>, _: &mut (), found: &mut Found<FileType>) -> Result<(), DigestError> {
         if !self.0.is_ignored(place.path) {
-            found.push((place.path.to_owned(), place.kind));
+            found.push(place.path, place.kind);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! No path is ever handed to the kernel whole: each component is looked at without following links and opened relative to its parent.
 //! A link is followed here, in user space, so that a target outside the root is seen before it is opened.
 
+use std::cmp::Ordering;
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -35,7 +36,8 @@ pub(crate) struct Root {
     path: PathBuf,
 }
 
-/// The entries of a directory in order of their names' bytes; the names lie in one buffer, each ended by NUL.
+/// The entries of a directory in order of the paths of what is below them, so that a directory `a` comes behind a file `a-b`. The names
+/// lie in one buffer, each ended by NUL.
 #[derive(Default)]
 pub(crate) struct Entries {
     names: Vec<u8>,
@@ -169,10 +171,25 @@ pub(crate) fn open_regular(parent: BorrowedFd<'_>, name: impl Arg) -> Result<Fil
     rustix::fs::openat(parent, name, OPEN_FILE.union(OFlags::NOFOLLOW), Mode::empty()).map(File::from)
 }
 
+impl Item {
+    /// The order of paths: a directory's name goes on with a slash.
+    fn compare(&self, other: &Self, names: &[u8]) -> Ordering {
+        let [left, right] = [self, other].map(|item| &names[item.name.start..item.name.end - 1]);
+        let common = left.len().min(right.len());
+        let next = |item: &Self, name: &[u8]| match name.get(common) {
+            Some(byte) => *byte,
+            None if item.kind == FileType::Directory => b'/',
+            None => 0,
+        };
+        left[..common].cmp(&right[..common]).then_with(|| next(self, left).cmp(&next(other, right)))
+    }
+}
+
 impl Entries {
-    /// Lists an open directory.
-    pub(crate) fn read(directory: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let mut found = Self::default();
+    /// Lists an open directory in the place of what was listed before.
+    pub(crate) fn read(&mut self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.names.clear();
+        self.items.clear();
         let mut buffer = [MaybeUninit::uninit(); LISTING_BYTES];
         let mut listing = RawDir::new(directory, &mut buffer);
         while let Some(entry) = listing.next() {
@@ -185,11 +202,11 @@ impl Entries {
                 FileType::Unknown => kind_at(directory, name)?.unwrap_or(FileType::Unknown),
                 known => known,
             };
-            found.push(name, kind);
+            self.push(name, kind);
         }
-        let names = &found.names;
-        found.items.sort_unstable_by(|left, right| names[left.name.clone()].cmp(&names[right.name.clone()]));
-        Ok(found)
+        let names = &self.names;
+        self.items.sort_unstable_by(|left, right| left.compare(right, names));
+        Ok(())
     }
 
     /// Adds an entry; whoever adds keeps the order.

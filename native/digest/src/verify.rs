@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
-
-use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
 
 use crate::content::{hash_task_root, HashedFile, HashedTask};
 use crate::file::{hex, Sha256Bytes};
+use crate::queue::{lock, Queue};
 use crate::tree::Root;
 use crate::DigestError;
 
@@ -50,12 +50,14 @@ pub fn verify_tasks(tasks: &[ExpectedTask], threads: usize) -> Vec<Option<Differ
     if threads <= 1 || tasks.len() <= 1 {
         return tasks.iter().map(|task| verify(task, threads)).collect();
     }
-    // Threads of this call alone, as everywhere in this crate.
-    let shared = rayon::ThreadPoolBuilder::new().num_threads(threads).build_scoped(
-        |thread| thread.run(),
-        |pool| pool.install(|| tasks.par_iter().map(|task| verify(task, 1)).collect()),
-    );
-    shared.unwrap_or_else(|_| tasks.iter().map(|task| verify(task, 1)).collect())
+    let found = Mutex::new(tasks.iter().map(|_| None).collect::<Vec<_>>());
+    Queue::new((0..tasks.len()).collect()).run(threads.min(tasks.len()), |mut indexes| {
+        while let Some(index) = indexes.next(&mut Vec::new()) {
+            let difference = verify(&tasks[index], 1);
+            lock(&found)[index] = difference;
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn verify(task: &ExpectedTask, threads: usize) -> Option<Difference> {

@@ -23,8 +23,8 @@ pub(crate) fn sha256_file(py: Python<'_>, path: PathBuf) -> PyResult<(String, u6
 #[pyo3(signature = (task_dir, threads=None))]
 pub(crate) fn content_hash(py: Python<'_>, task_dir: PathBuf, threads: Option<usize>) -> PyResult<String> {
     let threads = threads_or_default(threads);
-    let task = py.detach(|| platoon_digest::hash_task(&task_dir, threads)).map_err(digest_error)?;
-    Ok(task.digest())
+    let digest = py.detach(|| platoon_digest::content_hash(&task_dir, threads)).map_err(digest_error)?;
+    Ok(hex(&digest))
 }
 
 /// The content hash of a task directory and the files that entered it, by path.

@@ -1,7 +1,9 @@
 //! Kernels on the columns of row blocks.
 
 use numpy::PyArray1;
-use platoon_rows::{self as core, Advantages, BaselineRule, ClipBounds, KeyColumn, RowTotals, TrainedTokens};
+use platoon_rows::{
+    self as core, Advantages, BaselineRule, ClipBounds, KeyColumn, ReverseKlCoefficients, RowTotals, TrainedTokens,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -155,6 +157,28 @@ fn set_totals(result: &Bound<'_, PyDict>, totals: RowTotals) -> PyResult<()> {
     let py = result.py();
     result.set_item("trained_tokens_R", give(py, totals.trained_tokens_R))?;
     result.set_item("is_zero_R", give(py, totals.is_zero_R))
+}
+
+/// Advantages of on-policy distillation on action tokens.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "one argument a column")]
+pub(crate) fn reverse_kl<'py>(
+    py: Python<'py>,
+    flags: Input<'_, 'py>,
+    offsets: Input<'_, 'py>,
+    student: Input<'_, 'py>,
+    teacher: Input<'_, 'py>,
+    values: Input<'_, 'py>,
+    kl_coefficient: f64,
+    reward_coefficient: f64,
+) -> PyResult<(Array<'py, f32>, u64, f64)> {
+    slices!(flags, offsets, student, teacher, values);
+    let coefficients = ReverseKlCoefficients { kl: kl_coefficient, reward: reward_coefficient };
+    let out = detach_above(py, size_of_val(student), || {
+        core::reverse_kl(flags, offsets, student, teacher, values, coefficients)
+    })
+    .map_err(rows_error)?;
+    Ok((give(py, out.advantages_T), out.action_tokens, out.mean))
 }
 
 /// Advantages times their row's weight.

@@ -14,6 +14,7 @@ mod memory;
 mod merger;
 mod publish;
 mod squash;
+mod tasks;
 mod threads;
 
 use pyo3::prelude::*;
@@ -36,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use super::kernels::{
         apply_advantages, assemble, baselines, dense_keys, discount_weights, level_weights, oldest_versions,
-        row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
+        reverse_kl, row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
     use super::layers::{image_owners, layer_owners};
@@ -46,6 +47,8 @@ mod _native {
     use super::publish::{publish_task, sync_file_system, verify_tasks};
     #[pymodule_export]
     use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
+    #[pymodule_export]
+    use super::tasks::{add_attempts, label_summary, outlook, posteriors, thompson_draw};
 
     #[pymodule_export]
     const ACTION: u8 = platoon_rows::ACTION;

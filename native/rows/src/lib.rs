@@ -24,10 +24,14 @@ mod merge;
 mod metrics;
 mod owned;
 mod parts;
+mod philox;
+mod reverse_kl;
 mod runs;
 mod side;
 mod stale;
 mod stored;
+mod tasks;
+mod thompson;
 
 pub use apply::{apply_advantages, row_totals, scale_rows, Advantages, Applied, ErrorCounters, RowTotals};
 pub use assemble::{assemble, Assembled, TrainedTokens};
@@ -42,6 +46,12 @@ pub use keys::{dense_keys, KeyColumn};
 pub use merge::{Call, Chunk, Merger, Trajectory};
 pub use metrics::{training_metrics, ClipBounds, TrainingMetrics};
 pub use owned::OwnedBlock;
+pub use reverse_kl::{reverse_kl, ReverseKl, ReverseKlCoefficients};
 pub use side::Side;
 pub use stale::{oldest_versions, stale_rows, Stale};
 pub use stored::{from_stored, to_stored, Stored, StoredColumns, TokenColumns};
+pub use tasks::{
+    add_attempts, label_summary, outlook, posteriors, Attempts, Evidence, LabelSummary, Outlook, OwnedEvidence,
+    Posteriors, BANDS, GROUP_LIMIT, HALF_LIFE_VERSIONS,
+};
+pub use thompson::{thompson_draw, ThompsonDraw};

@@ -15,6 +15,9 @@ pub struct Stale {
     pub count_P: Vec<u64>,
 }
 
+/// Groups may be empty, but what is allocated for them is bounded by what is given.
+const EMPTY_GROUPS: usize = 1 << 16;
+
 /// Judges each row by `current[policy] - version > bound[policy]`.
 ///
 /// A row version of -1 counts as current, a bound of `None` never makes a row stale. `group_of_row` holds indices below `group_count`.
@@ -30,6 +33,9 @@ pub fn stale_rows(
     check_length("row_policy", row_policy.len(), rows)?;
     check_length("group_of_row", group_of_row.len(), rows)?;
     check_length("bounds", bounds.len(), current.len())?;
+    if group_count.saturating_sub(EMPTY_GROUPS) > rows {
+        return Err(RowsError::Rule { rule: "there are at most 65536 groups more than rows" });
+    }
     // The oldest version that is still taken, by policy.
     let oldest: Vec<i64> = current
         .iter()
@@ -105,5 +111,6 @@ mod tests {
     fn an_unknown_policy_or_group_is_refused() {
         assert!(stale_rows(&[0], &[1], &[0], 1, &[0], &[None]).is_err());
         assert!(stale_rows(&[0], &[0], &[1], 1, &[0], &[None]).is_err());
+        assert!(stale_rows(&[0], &[0], &[0], usize::MAX - 1, &[0], &[None]).is_err());
     }
 }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from platoon.rows.block import DataError
+from platoon.rows.side import Chunk, RowSide
 from platoon.train.policy.wire import WireRows, datums
 
 pytestmark = pytest.mark.model
@@ -46,3 +50,24 @@ def test_rows_are_not_copied_on_their_way() -> None:
     first = datums(rows)[0]
     assert np.shares_memory(first.loss_fn_inputs["advantages"].to_numpy(), rows.inputs_T["advantages"])
     assert first.model_input.length == 3
+
+
+def test_what_rows_hold_beside_their_tokens_becomes_chunks_and_inputs() -> None:
+    import tinker
+
+    chunks = (Chunk(0, 1, "image/png", b"\x89PNG"), Chunk(1, 1, "image_asset_pointer/jpeg", b"s3://a/b"))
+    sides = {0: RowSide(chunks), 1: RowSide((), {"target_tokens": np.array([[2, 4], [3, 5]])})}
+    rows = replace(sample_rows(), sides=sides, routing_R=np.array([-1, 12]))
+    first, second = datums(rows)
+    assert [chunk.type for chunk in first.model_input.chunks] == ["image", "image_asset_pointer", "encoded_text"]
+    assert first.model_input.length == 3 and first.model_input.chunks[1].location == "s3://a/b"
+    assert list(first.model_input.chunks[2].tokens) == [7]
+    assert set(first.loss_fn_inputs) == {"target_tokens", "logprobs", "advantages"}
+    assert second.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [[2, 4], [3, 5]]
+    assert second.loss_fn_inputs["target_tokens"].shape == [2, 2]
+    assert second.loss_fn_inputs["routing_handle"].tolist() == [12]
+    assert isinstance(second.model_input.chunks[0], tinker.EncodedTextChunk)
+    assert len({rows.digest, replace(rows, sides={}).digest, replace(rows, sides={1: sides[1]}).digest}) == 3
+    odd = replace(rows, sides={0: RowSide((Chunk(0, 1, "video", b""),))})
+    with pytest.raises(DataError, match="video"):
+        datums(odd)

@@ -1,0 +1,178 @@
+"""`platoon harbor plan`: what a fetch makes of one task's compose file and Dockerfile."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from platoon.cli.options import FILE
+
+if TYPE_CHECKING:
+    from platoon.envs.harbor.overlays import Overlay
+
+
+@click.command()
+@click.argument("task_dir", type=FILE)
+@click.option("--overlay", "overlay_dirs", multiple=True, type=FILE, help="An overlay whose [[compose]] entries apply; repeatable.")
+@click.option("--privileges", is_flag=True, help="Plan privileges, as refuse: {privileges: false} does.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def plan(task_dir: Path, overlay_dirs: tuple[Path, ...], privileges: bool, as_json: bool) -> None:
+    """Show the stack plan, the image plan and the warnings of a task directory, or why it is refused (exit 1)."""
+    from platoon import exits
+    from platoon.config.text import printable
+    from platoon.envs.harbor.overlays import read_overlay
+    from platoon.errors import ConfigError, Problem
+
+    if not (task_dir / "task.toml").is_file():
+        raise ConfigError(Problem("is no task: a task directory holds a task.toml", file=printable(str(task_dir))))
+    found = _planned(task_dir, [read_overlay(path) for path in overlay_dirs], privileges)
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, sort_keys=True))
+    else:
+        _show(found, task_dir)
+    if found["refused"] is not None:
+        sys.exit(exits.FAILED)
+
+
+def _planned(task_dir: Path, overlays: list[Overlay], privileges: bool) -> dict[str, Any]:
+    """The object that `--json` prints. Overlays' file edits are not applied: the directory is read as it is."""
+    from platoon.envs.harbor.compose import ComposeRefused, plan_task
+    from platoon.envs.harbor.format import TaskRefused, read_task, read_toml
+
+    found: dict[str, Any] = dict.fromkeys(("kind", "stack", "stack_digest", "image", "user"))
+    found |= {"gpus": 0, "unrewritable_references": [], "warnings": [], "refused": None, "problems": []}
+    try:
+        planned = plan_task(read_toml(task_dir), task_dir, overlays=overlays, privileges=privileges)
+        found |= {
+            "kind": planned.kind,
+            "image": dict(planned.image),
+            "gpus": planned.gpus,
+            "user": planned.user,
+            "unrewritable_references": [item.to_dict() for item in planned.unrewritable],
+            "warnings": list(planned.warnings),
+        }
+        if planned.plan is not None:
+            found |= {"stack": planned.plan.to_dict(), "stack_digest": planned.plan.digest}
+        read_task(task_dir)
+    except ComposeRefused as refusal:
+        found |= {"refused": refusal.refusal, "problems": list(refusal.problems)}
+    except TaskRefused as refusal:
+        found |= {"refused": refusal.refusal, "problems": [refusal.why]}
+    return found
+
+
+def _show(found: dict[str, Any], task_dir: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from platoon.config.text import printable
+
+    console = Console(highlight=False)
+    name = printable(task_dir.resolve().name)
+    if found["refused"] is not None:
+        console.print(f"{name} is refused: {found['refused']}", markup=False)
+        for problem in found["problems"][1:]:
+            console.print(f"  and {problem}", markup=False)
+        return
+    console.print(f"{name}: {found['kind']}", markup=False)
+    if found["stack"] is not None:
+        table = Table(title="stack", title_justify="left")
+        for heading in ("service", "image", "command", "ports", "waits for", "health", "mounts"):
+            table.add_column(heading, overflow="fold")
+        for row in _service_rows(found["stack"]):
+            table.add_row(*(_cell(text) for text in row))
+        console.print(table)
+    table = Table(title="task image", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for key, value in _image_rows(found["image"]):
+        table.add_row(key, _cell(value))
+    console.print(table)
+    for reference in found["unrewritable_references"]:
+        place = f"{reference['file']}:{reference['line']}"
+        console.print(
+            f"{place} names {reference['service']}:{reference['port']}, which the host network cannot rewrite", markup=False
+        )
+    for warning in found["warnings"]:
+        console.print(f"warning: {warning}", markup=False)
+
+
+def _service_rows(stack: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    services = {"main": stack["main"], **stack["services"]}
+    for name in stack["order"]:
+        service = services[name]
+        image = service["image"]
+        source = "the task's" if "from" in image else image.get("ref") or f"built, {image['build']['key'][:19]}"
+        init = service.get("init") or service
+        words = [*(init.get("entrypoint") or []), *(init.get("command") or [])]
+        waits = ", ".join(f"{other} ({_condition(wait)})" for other, wait in service["depends_on"].items())
+        check = service["healthcheck"] or {}
+        mounts = [mount["target"] for key in ("binds", "volumes", "tmpfs") for mount in service.get(key, ())]
+        ports = ", ".join(f"{port['port']}/{port['protocol']}" for port in service["ports"])
+        yield (
+            name,
+            source,
+            " ".join(map(_text, words)),
+            ports,
+            waits,
+            " ".join(map(_text, check.get("test") or [])),
+            ", ".join(mounts),
+        )
+    for name, external in stack["externals"].items():
+        yield (
+            name,
+            f"node service {external['service']}",
+            "",
+            ", ".join(str(port["port"]) for port in external["ports"]),
+            "",
+            "",
+            "",
+        )
+
+
+def _condition(wait: Any) -> str:
+    return str(wait if isinstance(wait, str) else wait["condition"]).removeprefix("service_")
+
+
+def _text(value: Any) -> str:
+    """A text of a plan on one line; a part shows what it stands for."""
+    if isinstance(value, str):
+        return value
+    shown = []
+    for piece in value:
+        if isinstance(piece, str):
+            shown.append(piece)
+        else:
+            kind, what = next(iter(piece.items()))
+            shown.append(f"<{kind} {':'.join(map(str, what)) if isinstance(what, list) else what}>")
+    return "".join(shown)
+
+
+def _image_rows(image: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "kind", image["kind"]
+    for key in ("ref", "key"):
+        if key in image:
+            yield key, image[key]
+    if image.get("base"):
+        yield "base", ", ".join(image["base"])
+    for step in image.get("deferred", ()):
+        yield "deferred", " ".join(step)
+    for key, value in image.get("config", {}).items():
+        yield key, json.dumps(value, ensure_ascii=False)
+    for note in image.get("notes", ()):
+        yield "built", note
+    if image.get("upload_environment"):
+        yield "uploads", "environment/"
+
+
+def _cell(text: str) -> Any:
+    from rich.text import Text
+
+    from platoon.config.text import printable
+
+    return Text(printable(text))

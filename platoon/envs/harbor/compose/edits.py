@@ -1,0 +1,93 @@
+"""`[[compose]]` entries of overlays, applied to a compose file's tree before it is interpolated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from platoon.config.text import printable
+from platoon.envs.harbor.compose.document import Number, Tree
+from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.merge import merge_services
+from platoon.envs.harbor.format import TaskRefused
+from platoon.envs.harbor.overlays import ComposeEdit, HostNetworkRule, Overlay
+
+
+@dataclass(frozen=True)
+class Edited:
+    """tree: the file's. externals: services that a node service serves, with the entry that says so. rules: by service."""
+
+    tree: Tree
+    externals: Mapping[str, ComposeEdit] = field(default_factory=dict)
+    rules: Mapping[str, HostNetworkRule] = field(default_factory=dict)
+
+
+def apply_edits(tree: Tree, overlays: Sequence[Overlay]) -> Edited:
+    """The tree with every entry applied, in order. Raises TaskRefused (`overlay`) for a service or key that is not there."""
+    entries = [(overlay, edit) for overlay in overlays for edit in overlay.compose]
+    services = tree.get("services") if isinstance(tree, dict) else None
+    if not entries or not isinstance(tree, dict):
+        if entries:
+            raise _refused(entries[0][0], entries[0][1], "the task has no compose file")
+        return Edited(tree)
+    edited: dict[str, Any] = dict(services) if isinstance(services, dict) else {}
+    externals: dict[str, ComposeEdit] = {}
+    rules: dict[str, HostNetworkRule] = {}
+    for overlay, edit in entries:
+        if edit.service not in edited:
+            raise _refused(overlay, edit, "the compose file has no such service")
+        service = edited[edit.service]
+        if service is not None and not isinstance(service, dict):
+            raise _refused(overlay, edit, "the service is no mapping")
+        edited[edit.service] = _edited(service or {}, overlay, edit)
+        if edit.external is not None:
+            if edit.service == "main":
+                raise _refused(overlay, edit, "main is never external")
+            externals[edit.service] = edit
+        if edit.host_network is not None:
+            rules[edit.service] = edit.host_network
+    return Edited({**tree, "services": edited}, externals, rules)
+
+
+def _edited(service: Mapping[str, Any], overlay: Overlay, edit: ComposeEdit) -> dict[str, Any]:
+    changed = dict(service)
+    for key in edit.unset:
+        changed = _without(changed, key.split(".") if key not in changed else [key], overlay, edit, key)
+    for key, value in edit.replace.items():
+        if key not in changed:
+            raise _refused(overlay, edit, f"the service has no {printable(key)} to replace (set adds it)")
+        changed[key] = tree_of(value)
+    try:
+        return merge_services(changed, {key: tree_of(value) for key, value in edit.set.items()})
+    except ComposeError as error:
+        raise _refused(overlay, edit, f"set: {error.why}") from None
+
+
+def _without(value: dict[str, Any], path: Sequence[str], overlay: Overlay, edit: ComposeEdit, key: str) -> dict[str, Any]:
+    if path[0] not in value:
+        raise _refused(overlay, edit, f"the service has no {printable(key)} to unset")
+    if len(path) == 1:
+        return {name: item for name, item in value.items() if name != path[0]}
+    inner = value[path[0]]
+    if not isinstance(inner, dict):
+        raise _refused(overlay, edit, f"the service has no {printable(key)} to unset")
+    return {**value, path[0]: _without(inner, path[1:], overlay, edit, key)}
+
+
+def tree_of(value: Any) -> Tree:
+    """A value of TOML or JSON as a tree."""
+    if isinstance(value, Mapping):
+        return {str(key): tree_of(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [tree_of(item) for item in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        number = Number(value, "")
+        return Number(value, number.decimal)
+    raise TypeError(f"{type(value).__name__} is no value of a compose file")
+
+
+def _refused(overlay: Overlay, edit: ComposeEdit, why: str) -> TaskRefused:
+    return TaskRefused("overlay", f"{printable(overlay.name)}: [[compose]] {printable(edit.service)}: {why}")

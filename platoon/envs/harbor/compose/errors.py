@@ -1,0 +1,59 @@
+"""The refusal of a compose file: every problem found, each with the service and key it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from platoon.config.text import printable
+from platoon.envs.harbor.format import TaskRefused
+
+SHOWN_CHARACTERS = 300
+
+
+class ComposeError(Exception):
+    """One problem. place: `<service>.<key>`, or the file and line; filled in by who knows it. why: one sentence."""
+
+    def __init__(self, why: str, place: str = "") -> None:
+        self.why, self.place = why, place
+        super().__init__(self.text)
+
+    @property
+    def text(self) -> str:
+        text = printable(f"{self.place}: {self.why}" if self.place else self.why)
+        return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+class ComposeRefused(TaskRefused):
+    """A compose file that is not planned. problems: all of them; the refusal a lock records is the first."""
+
+    def __init__(self, problems: Sequence[ComposeError]) -> None:
+        self.problems = tuple(problem.text for problem in problems)
+        super().__init__("compose", self.problems[0])
+
+
+@dataclass
+class Findings:
+    """What planning one file found: problems, and notes of what is accepted without effect."""
+
+    problems: list[ComposeError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def at(self, *place: str) -> Iterator[None]:
+        """Keeps a problem raised inside, at `place` where it names none, and goes on."""
+        try:
+            yield
+        except ComposeError as error:
+            self.problems.append(error if error.place else ComposeError(error.why, ".".join(place)))
+
+    def note(self, place: str, text: str) -> None:
+        note = printable(f"{place}: {text}")
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def check(self) -> None:
+        """Raises ComposeRefused when there are problems."""
+        if self.problems:
+            raise ComposeRefused(self.problems)

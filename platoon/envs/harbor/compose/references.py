@@ -1,0 +1,148 @@
+"""References to services in texts: found once, at plan time, with a boundary rule, so that nothing is replaced by accident later.
+
+`service:port` counts where the service declares the port and the name is not part of a longer one (`db:5432` is none in
+`mydb:54321`); `localhost:port` counts in the texts of the service that declares it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from platoon.envs.harbor.compose.stack_plan import Healthcheck, Init, ServicePlan
+from platoon.envs.harbor.compose.text import HostPart, Part, RefPart, SelfPart, Text, join, pieces
+
+FILE_LIMIT_BYTES = 4 * 1024 * 1024
+SCAN_LIMIT_BYTES = 256 * 1024 * 1024
+REFERENCE_LIMIT = 1000
+_BINARY_PROBE_BYTES = 8000
+LOCAL = "localhost"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A service named with a port in a place that the host-network fallback does not rewrite. line: 1-based."""
+
+    file: str
+    line: int
+    service: str
+    port: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"file": self.file, "line": self.line, "service": self.service, "port": self.port}
+
+
+@dataclass(frozen=True)
+class Names:
+    """What counts as a reference: each name (services' own and aliases) with its service and the ports that service declares."""
+
+    services: Mapping[str, tuple[str, frozenset[int]]]
+
+    @property
+    def expression(self) -> re.Pattern[str] | None:
+        names = sorted((re.escape(name) for name, (_, ports) in self.services.items() if ports), key=len, reverse=True)
+        return re.compile(rf"(?<![A-Za-z0-9_.-])({'|'.join(names)}):([0-9]{{1,5}})(?![0-9])") if names else None
+
+
+def tokenised(plan: ServicePlan, names: Names, own_ports: frozenset[int]) -> ServicePlan:
+    """The plan with the references in environment values, commands and healthchecks as parts."""
+    expression = names.expression
+
+    def mark(text: Text) -> Text:
+        return _marked(text, expression, names, own_ports)
+
+    def words(found: tuple[Text, ...] | None) -> tuple[Text, ...] | None:
+        return None if found is None else tuple(mark(word) for word in found)
+
+    init, check = plan.init, plan.healthcheck
+    if init is not None:
+        init = Init(words(init.entrypoint), tuple(mark(word) for word in init.command))
+    if check is not None:
+        check = Healthcheck(**{**check.__dict__, "test": words(check.test)})
+    return replace(
+        plan,
+        env={name: mark(value) for name, value in plan.env.items()},
+        entrypoint=words(plan.entrypoint),
+        command=words(plan.command),
+        init=init,
+        healthcheck=check,
+    )
+
+
+def scan(directory: Path, files: Sequence[str], names: Names, contents: Mapping[str, Text]) -> tuple[Reference, ...]:
+    """The references in files of the task and in texts of the plan that nothing rewrites, bounded; binary files are left out.
+
+    contents: such texts of the plan by the place they stand at.
+    """
+    expression = names.expression
+    if expression is None:
+        return ()
+    found: list[Reference] = []
+    budget = SCAN_LIMIT_BYTES
+    for file in files:
+        data = _text_of(directory / file, min(budget, FILE_LIMIT_BYTES))
+        budget -= len(data)
+        found += _references(file, data, expression, names)
+        if budget <= 0 or len(found) >= REFERENCE_LIMIT:
+            break
+    for place, text in contents.items():
+        literal = "".join(piece for piece in pieces(text) if isinstance(piece, str))
+        found += _references(place, literal, expression, names)
+    return tuple(found[:REFERENCE_LIMIT])
+
+
+def _marked(text: Text, expression: re.Pattern[str] | None, names: Names, own_ports: frozenset[int]) -> Text:
+    found: list[str | Part] = []
+    for piece in pieces(text):
+        if isinstance(piece, HostPart):
+            unset, empty, word = (
+                text and _marked(text, expression, names, own_ports) for text in (piece.unset, piece.empty, piece.set)
+            )
+            found.append(replace(piece, unset=unset, empty=empty, set=word))
+            continue
+        if not isinstance(piece, str):
+            found.append(piece)
+            continue
+        position = 0
+        for start, end, part in _matches(piece, expression, names, own_ports):
+            found += [piece[position:start], part]
+            position = end
+        found.append(piece[position:])
+    return join(*found)
+
+
+def _matches(
+    text: str, expression: re.Pattern[str] | None, names: Names, own_ports: frozenset[int]
+) -> Iterator[tuple[int, int, RefPart | SelfPart]]:
+    spans: list[tuple[int, int, RefPart | SelfPart]] = []
+    for match in expression.finditer(text) if expression is not None else ():
+        service, ports = names.services[match[1]]
+        if int(match[2]) in ports:
+            spans.append((*match.span(), RefPart(service, int(match[2]))))
+    if own_ports and LOCAL in text:
+        for match in re.finditer(rf"(?<![A-Za-z0-9_.-]){LOCAL}:([0-9]{{1,5}})(?![0-9])", text):
+            if int(match[1]) in own_ports:
+                spans.append((*match.span(), SelfPart(int(match[1]))))
+    yield from sorted(spans, key=lambda span: span[0])
+
+
+def _references(place: str, text: str, expression: re.Pattern[str], names: Names) -> Iterator[Reference]:
+    line, position = 1, 0
+    for match in expression.finditer(text):
+        service, ports = names.services[match[1]]
+        if int(match[2]) in ports:
+            line += text.count("\n", position, match.start())
+            position = match.start()
+            yield Reference(place, line, service, int(match[2]))
+
+
+def _text_of(path: Path, limit_bytes: int) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit_bytes)
+    except OSError:
+        return ""
+    return "" if b"\0" in data[:_BINARY_PROBE_BYTES] else data.decode("utf-8", "replace")

@@ -1,0 +1,99 @@
+"""CPUs, memory, GPUs, shared memory and limits of a service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from platoon.envs.harbor.compose import values
+from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
+
+_DEVICE_KEYS = frozenset({"capabilities", "count", "device_ids", "driver", "options"})
+
+
+def read_limit(key: str, value: Any, draft: Draft) -> None:
+    """`cpus`, `mem_limit` and `shm_size`; 0 is no limit."""
+    if key == "cpus":
+        cpus = values.number(value)
+        if cpus < 0:
+            raise ComposeError("is at least 0")
+        draft.plan["cpus"] = cpus or None
+    else:
+        draft.plan["memory_mb" if key == "mem_limit" else "shm_mb"] = values.size_mb(value)
+
+
+def read_deploy(value: Any, draft: Draft, reading: Reading) -> None:
+    place, findings = f"{draft.name}.deploy", reading.findings
+    for key, item in admitted(values.mapping(value), "services.*.deploy", place, draft.role, findings):
+        with findings.at(place, key):
+            if key == "replicas":
+                read_scale(item)
+            elif key == "resources" and item is not None:
+                for part, inner in admitted(
+                    values.mapping(item), "services.*.deploy.resources", f"{place}.resources", draft.role, findings
+                ):
+                    where = f"{place}.resources.{part}"
+                    prefix = f"services.*.deploy.resources.{part}"
+                    for name, setting in admitted(values.mapping(inner or {}), prefix, where, draft.role, findings):
+                        with findings.at(where, name):
+                            _resource(name, setting, draft, reading)
+
+
+def read_scale(value: Any) -> None:
+    if value is not None and values.whole_number(value) != 1:
+        raise ComposeError("a stack runs each service once")
+
+
+def read_gpus(value: Any, draft: Draft) -> None:
+    if value == "all":
+        draft.gpus = 1
+        return
+    draft.gpus = sum(_device(item) for item in values.sequence(value))
+
+
+def read_ulimits(value: Any, draft: Draft, reading: Reading) -> None:
+    found: dict[str, dict[str, int]] = {}
+    for name, limit in values.mapping(value).items():
+        with reading.findings.at(draft.name, "ulimits", name):
+            if isinstance(limit, dict):
+                if set(limit) != {"soft", "hard"}:
+                    raise ComposeError("has soft and hard")
+                found[name] = {key: values.whole_number(limit[key]) for key in ("soft", "hard")}
+            else:
+                number = values.whole_number(limit)
+                found[name] = {"soft": number, "hard": number}
+    draft.plan["ulimits"] = found
+
+
+def _resource(name: str, value: Any, draft: Draft, reading: Reading) -> None:
+    if value is None:
+        return
+    if name == "devices":
+        draft.gpus = sum(_device(item) for item in values.sequence(value))
+        return
+    key, found = ("cpus", values.number(value) or None) if name == "cpus" else ("memory_mb", values.size_mb(value))
+    field = "cpus" if key == "cpus" else "mem_limit"
+    set_before = draft.plan.get(key)
+    if set_before is not None and set_before != found:
+        raise ComposeError(f"differs from {field}, and compose takes one limit")
+    if draft.role == "main" and set_before is None:
+        task = reading.environment.cpus if key == "cpus" else reading.environment.memory_mb
+        if task is not None and task != found:
+            raise ComposeError(f"differs from task.toml's {key}, which Harbor gives as {field} (set {field} instead)")
+    draft.plan[key] = found
+
+
+def _device(value: Any) -> int:
+    """How many GPUs a device request asks for; `all` is one, since a task runs with a number."""
+    device = values.mapping(value)
+    if unknown := sorted(set(device) - _DEVICE_KEYS):
+        raise ComposeError(f"a device has no {unknown[0][:40]}")
+    capabilities = device.get("capabilities", ["gpu"])
+    if not isinstance(capabilities, list) or "gpu" not in capabilities:
+        raise ComposeError("only GPUs are reserved: capabilities is [gpu]")
+    if device.get("device_ids") is not None:
+        return len(values.sequence(device["device_ids"]))
+    count = device.get("count")
+    if count in (None, "all"):
+        return 1
+    return values.whole_number(count)

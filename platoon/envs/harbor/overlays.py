@@ -1,0 +1,339 @@
+"""Overlays: directories with an `overlay.toml` that change the tasks they match before anything is hashed or planned.
+
+    overlay = read_overlay(Path("overlays/offline"))
+    if overlay.matches("tasks/a", {"family": "web"}):
+        apply_files(overlay, staged_task)
+
+`[[edit]]` and `[[copy]]` change files, by new inodes, and so the task's digest; `[[compose]]` entries change the stack plan alone.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import re
+import tomllib
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from platoon.artifacts.digests import hex_of, sha256_file
+from platoon.config.files import read_bytes
+from platoon.config.model import ConfigModel
+from platoon.config.problems import from_validation_error
+from platoon.config.text import printable
+from platoon.envs.harbor.format import TaskRefused
+from platoon.errors import ConfigError, Problem
+
+OVERLAY_FILE = "overlay.toml"
+SIZE_LIMIT_BYTES = 1024 * 1024
+EDITED_LIMIT_BYTES = 64 * 1024 * 1024
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_SERVICE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+Variable = Annotated[str, Field(pattern=_VARIABLE)]
+
+
+@dataclass(frozen=True)
+class FileEdit:
+    """`[[edit]]`: exactly `count` replacements of a regular expression in one file, or the task is refused."""
+
+    file: str
+    pattern: str
+    replace: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class FileCopy:
+    """`[[copy]]`: a file of the overlay put at `file` of the task."""
+
+    file: str
+    source: str
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class HostNetworkRule:
+    """`host_network` of a `[[compose]]` entry: variables that give a service its ports (by number, or in the file's order), a token
+    and the address it binds."""
+
+    listen: tuple[tuple[str, int | None], ...] = ()
+    token: tuple[str, ...] = ()
+    bind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComposeEdit:
+    """`[[compose]]`: edits of one service of the compose file, before it is interpolated."""
+
+    service: str
+    set: Mapping[str, Any] = field(default_factory=dict)
+    replace: Mapping[str, Any] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    external: str | None = None
+    scope: Mapping[str, str] = field(default_factory=dict)
+    host_network: HostNetworkRule | None = None
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """One overlay, read whole. match: index fields (and `name` globs) to the values that match, as text.
+
+    digest: 64 hex over `overlay.toml` and the files it copies.
+    """
+
+    name: str
+    directory: Path
+    digest: str
+    match: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    edits: tuple[FileEdit, ...] = ()
+    copies: tuple[FileCopy, ...] = ()
+    compose: tuple[ComposeEdit, ...] = ()
+    compose_host_env: tuple[str, ...] = ()
+
+    def matches(self, task: str, index: Mapping[str, Any]) -> bool:
+        """Whether every field matches the task of this id and these index fields; values compare as text."""
+        for name, wanted in self.match.items():
+            if name == "name":
+                if not any(fnmatch.fnmatchcase(task, pattern) for pattern in wanted):
+                    return False
+            elif name not in index or _as_text(index[name]) not in wanted:
+                return False
+        return True
+
+
+class _Edit(ConfigModel):
+    """`[[edit]]`."""
+
+    file: str
+    pattern: str
+    replace: str = ""
+    count: Annotated[int, Field(ge=1)] = 1
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_pattern(cls, value: str) -> str:
+        try:
+            re.compile(value, re.MULTILINE)
+        except re.error as error:
+            raise ValueError(f"must be a regular expression: {error}") from None
+        return value
+
+
+class _Copy(ConfigModel):
+    """`[[copy]]`."""
+
+    file: str
+    source: str
+    executable: bool = False
+
+
+class _HostNetwork(ConfigModel):
+    """`host_network` of `[[compose]]`."""
+
+    listen: list[Variable] | dict[str, Annotated[int, Field(gt=0, lt=65536)]] = Field(default_factory=list)
+    token: list[Variable] = Field(default_factory=list)
+    bind: list[Variable] = Field(default_factory=list)
+
+    def checks(self) -> Iterator[Problem]:
+        if not (self.listen or self.token or self.bind):
+            yield Problem("names no variable", advice="listen, token or bind")
+        for name in self.listen if isinstance(self.listen, dict) else ():
+            if not re.fullmatch(_VARIABLE, name):
+                yield Problem("is no variable's name", key=f"listen.{printable(name)}")
+
+
+class _Compose(ConfigModel):
+    """`[[compose]]`."""
+
+    service: Annotated[str, Field(pattern=_SERVICE)]
+    set: dict[str, Any] = Field(default_factory=dict)
+    replace: dict[str, Any] = Field(default_factory=dict)
+    unset: list[str] = Field(default_factory=list)
+    external: Annotated[str, Field(pattern=_SERVICE)] | None = None
+    scope: dict[str, str] = Field(default_factory=dict)
+    host_network: _HostNetwork | None = None
+
+    def checks(self) -> Iterator[Problem]:
+        if not (self.set or self.replace or self.unset or self.external or self.host_network):
+            yield Problem("does nothing", advice="set, replace, unset, external or host_network")
+        if self.scope and self.external is None:
+            yield Problem("needs external", key="scope")
+        if self.external is not None and self.host_network is not None:
+            yield Problem("excludes external, which no stack starts", key="host_network")
+        for key in ("set", "replace"):
+            if (bad := _no_tree(getattr(self, key))) is not None:
+                yield Problem(f"holds a {bad}, which no compose file does", key=key)
+
+
+class _File(ConfigModel):
+    """`overlay.toml`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    description: str = ""
+    match: dict[str, Any] = Field(default_factory=dict)
+    edit: list[_Edit] = Field(default_factory=list)
+    copy_: list[_Copy] = Field(default_factory=list, alias="copy")
+    compose: list[_Compose] = Field(default_factory=list)
+    compose_host_env: list[Variable] = Field(default_factory=list)
+
+    def checks(self) -> Iterator[Problem]:
+        if not (self.edit or self.copy_ or self.compose or self.compose_host_env):
+            yield Problem("does nothing", advice="give it [[edit]], [[copy]], [[compose]] or compose_host_env")
+        if self.name is not None and not self.name.isprintable():
+            yield Problem("is on one line", key="name")
+        for kind, items in (("edit", self.edit), ("copy", self.copy_)):
+            for number, item in enumerate(items):
+                for key in ("file", "source") if kind == "copy" else ("file",):
+                    if not _stays_inside(getattr(item, key)):
+                        yield Problem("is a relative path without '..'", key=f"{kind}.{number}.{key}")
+
+
+def read_overlay(directory: Path) -> Overlay:
+    """The overlay of a directory. Raises ConfigError with every problem of its `overlay.toml`."""
+    path = directory / OVERLAY_FILE
+    shown = printable(str(path))
+    data = read_bytes(path, limit_bytes=SIZE_LIMIT_BYTES, shown_as=shown)
+    try:
+        values = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(Problem(f"is not TOML: {printable(str(error))}", file=shown)) from None
+    try:
+        file = _File.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(from_validation_error(error, _File, values, lambda path: shown)) from None
+    copies = tuple(FileCopy(item.file, item.source, item.executable) for item in file.copy_)
+    return Overlay(
+        name=file.name or Path(os.path.realpath(directory)).name,
+        directory=directory,
+        digest=_digest(data, copies, directory, shown),
+        match={name: _wanted(value, name, shown) for name, value in file.match.items()},
+        edits=tuple(FileEdit(item.file, item.pattern, item.replace, item.count) for item in file.edit),
+        copies=copies,
+        compose=tuple(_compose_edit(item) for item in file.compose),
+        compose_host_env=tuple(dict.fromkeys(file.compose_host_env)),
+    )
+
+
+def apply_files(overlay: Overlay, task: Path) -> None:
+    """Applies `[[edit]]` and `[[copy]]` to a task's own copy, by new inodes. Raises TaskRefused (`overlay`)."""
+    for edit in overlay.edits:
+        _apply_edit(edit, overlay, task)
+    for copy in overlay.copies:
+        target = _target(copy.file, overlay, task)
+        if target.is_dir():
+            raise _refused(overlay, copy.file, "is a directory of the task")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, (overlay.directory / copy.source).read_bytes(), 0o755 if copy.executable else 0o644)
+
+
+def overlays_digest(overlays: Sequence[Overlay]) -> str | None:
+    """A lock's `overlay`: `sha256:<hex>` over names and digests in order; None without overlays."""
+    if not overlays:
+        return None
+    text = "".join(f"{overlay.name}\0{overlay.digest}\n" for overlay in overlays)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path, shown: str) -> str:
+    """Over the bytes of the file, then per copy its source and the digest of that file."""
+    digest = hashlib.sha256(data)
+    root = Path(os.path.realpath(directory))
+    for number, copy in enumerate(copies):
+        path = directory / copy.source
+        if not path.is_file() or not Path(os.path.realpath(path)).is_relative_to(root):
+            raise ConfigError(
+                Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown)
+            )
+        digest.update(f"\0{copy.source}\0{hex_of(sha256_file(path))}".encode())
+    return digest.hexdigest()
+
+
+def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:
+    target = _target(edit.file, overlay, task)
+    if not target.is_file():
+        raise _refused(overlay, edit.file, "is missing in the task")
+    if target.stat().st_size > EDITED_LIMIT_BYTES:
+        raise _refused(overlay, edit.file, f"has more than {EDITED_LIMIT_BYTES} bytes")
+    try:
+        text = target.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _refused(overlay, edit.file, f"is not UTF-8 (byte {error.start})") from None
+    try:
+        changed, count = re.subn(edit.pattern, edit.replace, text, flags=re.MULTILINE)
+    except (re.error, IndexError) as error:
+        raise _refused(overlay, edit.file, f"the replacement is none: {error}") from None
+    if count != edit.count:
+        raise _refused(overlay, edit.file, f"the pattern matches {count} times, not {edit.count}")
+    _replace(target, changed.encode("utf-8"), target.stat().st_mode & 0o777)
+
+
+def _target(file: str, overlay: Overlay, task: Path) -> Path:
+    """A file's place in the task, no part of which is a link."""
+    place = task
+    for part in PurePosixPath(file).parts:
+        place = place / part
+        if place.is_symlink():
+            raise _refused(overlay, file, "is reached through a link")
+        if place.exists() and place != task / file and not place.is_dir():
+            raise _refused(overlay, file, "lies below a file of the task")
+    return place
+
+
+def _replace(target: Path, data: bytes, mode: int) -> None:
+    """A new inode in the place of the old: the old one may be another task's too."""
+    beside = target.with_name(f".{uuid.uuid4().hex}")
+    beside.write_bytes(data)
+    beside.chmod(mode)
+    beside.replace(target)
+
+
+def _compose_edit(item: _Compose) -> ComposeEdit:
+    rule = item.host_network
+    listen: tuple[tuple[str, int | None], ...] = ()
+    if rule is not None:
+        listen = tuple(rule.listen.items()) if isinstance(rule.listen, dict) else tuple((name, None) for name in rule.listen)
+    return ComposeEdit(
+        item.service,
+        item.set,
+        item.replace,
+        tuple(item.unset),
+        item.external,
+        item.scope,
+        None if rule is None else HostNetworkRule(listen, tuple(rule.token), tuple(rule.bind)),
+    )
+
+
+def _wanted(value: Any, name: str, shown: str) -> tuple[str, ...]:
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int | float | bool) for item in found):
+        raise ConfigError(Problem("is a value or a list of values", key=f"match.{printable(name)}", file=shown))
+    return tuple(_as_text(item) for item in found)
+
+
+def _as_text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _stays_inside(path: str) -> bool:
+    pure = PurePosixPath(path)
+    return bool(pure.parts) and not pure.is_absolute() and ".." not in pure.parts and path.isprintable()
+
+
+def _no_tree(value: Any) -> str | None:
+    """The kind of the first value below that a compose file cannot hold, None when all can."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            if (found := _no_tree(item)) is not None:
+                return found
+        return None
+    return None if isinstance(value, str | bool | int | float) else type(value).__name__
+
+
+def _refused(overlay: Overlay, file: str, why: str) -> TaskRefused:
+    return TaskRefused("overlay", f"{printable(overlay.name)}: {printable(file)}: {why}")

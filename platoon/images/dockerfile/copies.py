@@ -1,0 +1,129 @@
+"""COPY and ADD: what they take, from where, and whether a session can do it instead of the build."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from platoon.images.dockerfile.context import Context, normalised
+from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
+from platoon.images.dockerfile.scope import Scope
+from platoon.images.dockerfile.words import BadWordError, deferred_text, expand, unquote
+
+FLAGS = {
+    "COPY": frozenset({"from", "chown", "chmod", "link", "parents", "exclude"}),
+    "ADD": frozenset({"chown", "chmod", "link", "checksum", "keep-git-dir", "exclude", "unpack"}),
+}
+DEFERRABLE_FLAGS = frozenset({"chown", "link"})
+WILDCARDS = frozenset("*?[")
+_ARCHIVES = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
+_TAR_MAGIC = (257, b"ustar")
+_GIT = re.compile(r"git://|ssh://|[A-Za-z0-9._-]+@[A-Za-z0-9._-]+:|https?://[^?#]*\.git/?(?:[?#]|$)")
+_URL = re.compile(r"https?://")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A COPY or ADD. sources, destination: as written without quotes, `$` kept. raw: sources with their quotes."""
+
+    keyword: str
+    flags: dict[str, str]
+    raw: tuple[str, ...]
+    json: bool
+    destination: str
+    heredocs: int
+
+    @property
+    def from_stage(self) -> str | None:
+        return self.flags.get("from")
+
+
+def read_copy(instruction: Instruction, escape: str) -> Copy:
+    """The parts of a COPY or ADD. Raises BadWordError for an option it has not and for fewer than two operands."""
+    flags, rest = split_flags(instruction, escape)
+    keyword = instruction.keyword
+    if unknown := sorted(set(flags) - FLAGS[keyword]):
+        raise BadWordError(f"{keyword} has no option --{unknown[0]}")
+    words = operands(rest, escape)
+    if len(words) < 2:
+        raise BadWordError(f"{keyword} needs a source and a destination")
+    is_json = json_words(rest) is not None
+    destination = words[-1] if is_json else deferred_text(words[-1], escape)
+    return Copy(keyword, flags, tuple(words[:-1]), is_json, destination, len(instruction.heredocs))
+
+
+def remote_kind(source: str) -> str | None:
+    """`git` or `url` for a source that is fetched, None for a path of the context; told apart after expansion."""
+    if _GIT.match(source):
+        return "git"
+    return "url" if _URL.match(source) else None
+
+
+def taken_files(copy: Copy, scope: Scope, escape: str, context: Context) -> tuple[str, ...] | None:
+    """The context's files that a COPY or ADD of the build reads; None when it may read any of them.
+
+    Raises BadWordError for a source that is missing, leaves the context or cannot be copied.
+    """
+    if copy.from_stage is not None:
+        return ()
+    found: list[str] = []
+    for raw in copy.raw:
+        if not copy.json and raw.lstrip("0123456789").startswith("<<"):
+            continue
+        source = expand(raw, escape, scope.lookup)
+        if source is None or WILDCARDS & set(source):
+            return None
+        if (kind := remote_kind(source)) is not None:
+            if copy.keyword == "COPY":
+                raise BadWordError(f"COPY takes files of the context, got a {kind} source")
+            continue
+        path = _path(source, context)
+        if path == ".":
+            return None
+        found += context.below(path)
+    return tuple(found)
+
+
+def deferred_step(copy: Copy, escape: str, context: Context) -> tuple[str, ...]:
+    """The step that a session applies. Raises BadWordError with the reason why the build must do it."""
+    if other := sorted(set(copy.flags) - DEFERRABLE_FLAGS):
+        raise BadWordError(f"{copy.keyword} --{other[0]} is done by the build")
+    if copy.heredocs:
+        raise BadWordError(f"{copy.keyword} of a here-document is done by the build")
+    if len(copy.raw) > 1 and not copy.destination.endswith("/"):
+        raise BadWordError(f"{copy.keyword} of several sources needs a destination that ends in /")
+    sources = []
+    for raw in copy.raw:
+        if "$" in raw or WILDCARDS & set(raw):
+            raise BadWordError(f"{copy.keyword} {raw[:60]}: variables and wildcards are expanded by the build")
+        source = raw if copy.json else unquote(raw, escape)
+        if remote_kind(source) is not None:
+            raise BadWordError(f"{copy.keyword} of a remote source is done by the build")
+        path = _path(source, context)
+        if copy.keyword == "ADD" and context.kind(path) == "file" and _is_archive(path, context):
+            raise BadWordError(f"ADD {path} unpacks an archive, which the build does")
+        sources.append(f"{path}/" if source.endswith("/") else path)
+    owner = (f"--chown={copy.flags['chown']}",) if "chown" in copy.flags else ()
+    return ("COPY", *owner, *sources, copy.destination)
+
+
+def step_sources(step: tuple[str, ...]) -> tuple[str, ...]:
+    """The sources of a deferred COPY step, without their trailing slashes."""
+    words = step[2:-1] if step[1].startswith("--chown=") else step[1:-1]
+    return tuple(word.rstrip("/") or "." for word in words)
+
+
+def _path(source: str, context: Context) -> str:
+    path = normalised(source)
+    if path is None:
+        raise BadWordError(f"{source[:60]} leaves the context")
+    path = path.rstrip("/") or "."
+    if path != "." and context.kind(path) is None:
+        raise BadWordError(f"{source[:60]} is not in the context")
+    return path
+
+
+def _is_archive(path: str, context: Context) -> bool:
+    offset, magic = _TAR_MAGIC
+    head = context.head(path, offset + len(magic))
+    return head.startswith(_ARCHIVES) or head[offset:] == magic

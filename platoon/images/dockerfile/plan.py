@@ -1,0 +1,206 @@
+"""The build plan of one Dockerfile: a prefix to build, deferred steps, the configuration the suffix sets, and the build key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platoon.artifacts.digests import hex_of, sha256_file
+from platoon.images.dockerfile.context import Context
+from platoon.images.dockerfile.copies import read_copy, step_sources, taken_files
+from platoon.images.dockerfile.dockerignore import compile_ignore
+from platoon.images.dockerfile.errors import DockerfileError
+from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
+from platoon.images.dockerfile.settings import image_settings
+from platoon.images.dockerfile.stages import SCRATCH, Stage, find_stage, read_stages
+from platoon.images.dockerfile.suffix import Suffix, split_suffix
+from platoon.images.dockerfile.words import BadWordError
+
+BUILD_KEY_RULE = "platoon-buildkey-v1"
+IGNORE_FILE = ".dockerignore"
+IGNORE_LIMIT_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """What an image is built from and what a session still does.
+
+    key: `sha256:<hex>` of the build. base: references of the prefix's FROMs, global ARG defaults expanded, in order.
+    deferred: steps a session applies, JSON lists. suffix_user: the last deferred USER. config: what the suffix sets in the image's
+    configuration. args: build arguments, target: the stage to build, dockerfile: its name when it is not `Dockerfile`.
+    notes: why the walk from the end stopped, one a line. inputs: files of the context (relative to it) that COPY and ADD take, all
+    that the build may read where that is not known. uploads: those of them that the deferred steps take.
+    """
+
+    key: str
+    base: tuple[str, ...] = ()
+    deferred: tuple[tuple[str, ...], ...] = ()
+    suffix_user: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+    dockerfile: str | None = None
+    notes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    uploads: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as a lock's row holds it, without `kind`, which depends on the other rows (`shared` or `per_task`)."""
+        optional: dict[str, Any] = {
+            "suffix_user": self.suffix_user,
+            "config": dict(self.config),
+            "args": dict(self.args),
+            "target": self.target,
+            "dockerfile": self.dockerfile,
+            "notes": list(self.notes),
+        }
+        plan: dict[str, Any] = {"key": self.key, "base": list(self.base), "deferred": [list(step) for step in self.deferred]}
+        return {**plan, **{name: value for name, value in optional.items() if value}}
+
+
+def plan_image(
+    context: Path,
+    text: str,
+    *,
+    root: Path | None = None,
+    whole: bool = False,
+    args: Mapping[str, str] | None = None,
+    target: str | None = None,
+    dockerfile: str = "Dockerfile",
+    executable: Callable[[Path], bool] | None = None,
+) -> ImagePlan:
+    """The plan of a Dockerfile's text over its context directory.
+
+    root: the task, which no link of the context may leave; the context when unset. whole: nothing is deferred (images of sidecars).
+    args: build arguments by name; they and `target` enter the key only when set. dockerfile: its name, for errors and for the
+    ignore file beside it. executable: whether a file counts as a program in the key; its mode says so when unset.
+    Raises DockerfileError for text that cannot be planned, OSError where the context cannot be read.
+    """
+    given = dict(args or {})
+    parsed = parse_dockerfile(text, file=dockerfile)
+    stages = read_stages(parsed, given, target, dockerfile)
+    files = Context(context, root, executable)
+    ignore_file = next((name for name in (f"{dockerfile}.dockerignore", IGNORE_FILE) if files.kind(name) == "file"), None)
+    last = stages[-1]
+    suffix = Suffix(len(last.instructions), (), ())
+    if not whole:
+        suffix = split_suffix(last, parsed.escape, files, ignored=ignore_file is not None)
+    reads = _files_read(stages, suffix.start, parsed, files, dockerfile)
+    steps = [step for step in suffix.steps if step[0] == "COPY"]
+    uploads = {file for step in steps for source in step_sources(step) for file in files.below(source)}
+    ignored = compile_ignore(_ignore_text(context / ignore_file)) if ignore_file is not None else None
+    taken = files.files if reads is None else reads
+    payload: dict[str, Any] = {
+        "rule": BUILD_KEY_RULE,
+        "directives": list(parsed.directives),
+        "prefix": [instruction.text for instruction in _prefix(parsed, stages, suffix.start)],
+        "context": files.entries(files.files if reads is None or ignored is not None else reads),
+        "dockerignore": None if ignore_file is None else hex_of(sha256_file(context / ignore_file)),
+    }
+    payload |= {name: value for name, value in (("args", given), ("target", target)) if value}
+    users = [step[1] for step in suffix.steps if step[0] == "USER"]
+    return ImagePlan(
+        key=build_key(payload),
+        base=_bases(stages),
+        deferred=suffix.steps,
+        suffix_user=users[-1] if users else None,
+        config=_settings(stages, 0 if whole else suffix.start, parsed.escape, dockerfile, chain=whole),
+        args=given,
+        target=target,
+        dockerfile=None if dockerfile == "Dockerfile" else dockerfile,
+        notes=suffix.notes,
+        inputs=tuple(sorted({file for file in (*taken, *uploads) if ignored is None or not ignored(file)})),
+        uploads=tuple(sorted(uploads)),
+    )
+
+
+def _ignore_text(path: Path) -> str:
+    data = path.read_bytes()
+    if len(data) > IGNORE_LIMIT_BYTES:
+        raise DockerfileError(f"has more than {IGNORE_LIMIT_BYTES} bytes", file=path.name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DockerfileError(f"is not UTF-8 (byte {error.start})", file=path.name) from None
+
+
+def build_key(payload: Mapping[str, Any]) -> str:
+    """`sha256:<hex>` of a payload: sorted keys, no blanks, ASCII."""
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
+
+
+def _prefix(parsed: Dockerfile, stages: Sequence[Stage], suffix_start: int) -> list[Instruction]:
+    """Every instruction up to the suffix of the stage that is built, global ARGs included."""
+    first = next(index for index, item in enumerate(parsed.instructions) if item.keyword == "FROM")
+    found = list(parsed.instructions[:first])
+    for stage in stages:
+        kept = stage.instructions[:suffix_start] if stage is stages[-1] else stage.instructions
+        found += [stage.opening, *kept]
+    return found
+
+
+def _bases(stages: Sequence[Stage]) -> tuple[str, ...]:
+    bases = [stage.base for stage in stages if stage.base is not None and stage.base.lower() != SCRATCH]
+    return tuple(dict.fromkeys(bases))
+
+
+def _files_read(
+    stages: Sequence[Stage], suffix_start: int, parsed: Dockerfile, files: Context, name: str
+) -> tuple[str, ...] | None:
+    """The files that the prefix reads, None when it may read all."""
+    found: set[str] = set()
+    everything = False
+    for stage in stages:
+        count = suffix_start if stage is stages[-1] else len(stage.instructions)
+        for instruction, scope in zip(stage.instructions[:count], stage.before[:count], strict=True):
+            try:
+                if instruction.keyword in ("COPY", "ADD"):
+                    copy = read_copy(instruction, parsed.escape)
+                    if copy.from_stage is not None:
+                        _check_from(copy.from_stage, stage, stages)
+                    taken = taken_files(copy, scope, parsed.escape, files)
+                    everything |= taken is None
+                    found.update(taken or ())
+                elif instruction.keyword == "RUN":
+                    everything |= _mounts_context(instruction, parsed.escape)
+            except BadWordError as error:
+                raise DockerfileError(str(error), instruction.line, file=name) from None
+    return None if everything else tuple(sorted(found))
+
+
+def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:
+    if source.isdecimal() and int(source) >= stage.index:
+        raise BadWordError(f"--from={source} names no earlier stage")
+    if find_stage(source, list(stages)) == stage.index:
+        raise BadWordError(f"--from={source} names the stage itself")
+
+
+def _mounts_context(instruction: Instruction, escape: str) -> bool:
+    """Whether a RUN binds files of the context: a mount of type bind, the default, without `from`."""
+    flags, _ = split_flags(instruction, escape)
+    for mount in flags.get("mount", "").split("\n"):
+        options = dict(item.partition("=")[::2] for item in mount.split(",") if item)
+        if options and options.get("type", "bind") == "bind" and "from" not in options:
+            return True
+    return False
+
+
+def _settings(stages: Sequence[Stage], start: int, escape: str, name: str, *, chain: bool) -> dict[str, Any]:
+    """What the instructions from `start` of the last stage set; with `chain`, those of the stages it is built from before them."""
+    lineage = [stages[-1]]
+    while chain and (parent := lineage[0].parent) is not None:
+        lineage.insert(0, stages[parent])
+    settings: dict[str, Any] = {}
+    for stage in lineage:
+        pairs = list(zip(stage.instructions, stage.before, strict=True))
+        cut = start if stage is stages[-1] else 0
+        try:
+            settings |= image_settings(pairs[:cut], pairs[cut:], escape)
+        except BadWordError as error:
+            raise DockerfileError(str(error), stage.opening.line, file=name) from None
+    return settings

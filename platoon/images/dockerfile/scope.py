@@ -1,0 +1,105 @@
+"""Which variables an instruction sees, and their values as far as a plan can know them.
+
+As BuildKit scopes them: an ARG before the first FROM is seen in a stage only where the stage declares it again; ARG and ENV carry
+to stages built FROM it; ENV wins over ARG; the values of one ENV see the state before it. What the base may set is unknown (None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from platoon.images.dockerfile.errors import DockerfileError
+from platoon.images.dockerfile.parse import Instruction
+from platoon.images.dockerfile.words import BadWordError, expand, split_words, unquote
+
+# Set by the builder for the platform it builds on, once a stage declares them.
+PLATFORM_ARGS = frozenset(f"{side}{what}" for side in ("BUILD", "TARGET") for what in ("PLATFORM", "OS", "ARCH", "VARIANT"))
+
+
+@dataclass
+class Scope:
+    """State of one stage while its instructions are walked. sealed: nothing comes from a base image (FROM scratch).
+
+    arguments: declared ARGs with a value; written: their values as the Dockerfile writes them, for deferred steps.
+    """
+
+    sealed: bool = False
+    arguments: dict[str, str | None] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str | None] = field(default_factory=dict)
+
+    def child(self) -> Scope:
+        return Scope(self.sealed, dict(self.arguments), dict(self.written), dict(self.environment))
+
+    def lookup(self, name: str) -> tuple[bool, str | None]:
+        """Whether a variable is set, and its value; an unknown one counts as set to None."""
+        for known in (self.environment, self.arguments):
+            if name in known:
+                return True, known[name]
+        return (False, "") if self.sealed else (True, None)
+
+
+def argument_pairs(instruction: Instruction, escape: str) -> list[tuple[str, str | None]]:
+    """Names and values (as written, None without one) of an ARG."""
+    pairs = []
+    for word in split_words(instruction.arguments, escape):
+        name, equals, value = word.partition("=")
+        if not name:
+            raise BadWordError("ARG needs a name before =")
+        pairs.append((unquote(name, escape), value if equals else None))
+    return pairs
+
+
+def environment_pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
+    """Names and values (as written) of an ENV: `A=1 B=2`, or the old form `A the rest of the line`."""
+    words = list(split_words(instruction.arguments, escape))
+    if "=" not in words[0]:
+        rest = instruction.arguments[len(words[0]) :].strip()
+        if not rest:
+            raise BadWordError(f"ENV {words[0][:40]} needs a value")
+        return [(unquote(words[0], escape), rest)]
+    pairs = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise BadWordError(f"ENV has name=value pairs, got {word[:40]}")
+        pairs.append((unquote(name, escape), value))
+    return pairs
+
+
+def apply(
+    instruction: Instruction, scope: Scope, escape: str, given: Mapping[str, str], globals_: Mapping[str, str | None]
+) -> None:
+    """Enters an ARG or ENV into the scope; any other instruction changes nothing. given: build arguments."""
+    if instruction.keyword == "ARG":
+        for name, value in argument_pairs(instruction, escape):
+            if name in given:
+                scope.arguments[name], scope.written[name] = given[name], given[name]
+            elif value is not None:
+                scope.arguments[name], scope.written[name] = expand(value, escape, scope.lookup), value
+            elif name in globals_:
+                scope.arguments[name] = inherited = globals_[name]
+                if inherited is not None:
+                    scope.written[name] = inherited
+    elif instruction.keyword == "ENV":
+        before = scope.child()
+        for name, value in environment_pairs(instruction, escape):
+            scope.environment[name] = expand(value, escape, before.lookup)
+
+
+def global_arguments(
+    instructions: tuple[Instruction, ...], escape: str, given: Mapping[str, str], file: str
+) -> dict[str, str | None]:
+    """The ARGs before the first FROM that have a value."""
+    scope = Scope(sealed=True, arguments=dict.fromkeys(PLATFORM_ARGS))
+    for instruction in instructions:
+        if instruction.keyword == "FROM":
+            break
+        if instruction.keyword != "ARG":
+            raise DockerfileError(f"begins with FROM, or ARG before it, got {instruction.keyword}", instruction.line, file=file)
+        try:
+            apply(instruction, scope, escape, given, {})
+        except BadWordError as error:
+            raise DockerfileError(str(error), instruction.line, file=file) from None
+    return scope.arguments

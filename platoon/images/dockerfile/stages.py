@@ -1,0 +1,95 @@
+"""The stages of a Dockerfile: their bases, names and scopes, up to the stage that is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from platoon.images.dockerfile.errors import DockerfileError
+from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
+from platoon.images.dockerfile.scope import PLATFORM_ARGS, Scope, apply, global_arguments
+from platoon.images.dockerfile.words import BadWordError, expand
+
+SCRATCH = "scratch"
+
+
+@dataclass
+class Stage:
+    """One FROM and what follows it. parent: index of the stage it is built from, or None. base: else the reference, expanded.
+
+    before: for each instruction, the scope it sees; after: the scope at the stage's end.
+    """
+
+    index: int
+    opening: Instruction
+    name: str | None
+    base: str | None
+    parent: int | None
+    start: Scope
+    instructions: list[Instruction] = field(default_factory=list)
+    before: list[Scope] = field(default_factory=list)
+    after: Scope = field(default_factory=Scope)
+
+
+def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | None, file: str) -> list[Stage]:
+    """The stages up to the target, or all. Raises DockerfileError."""
+    escape = dockerfile.escape
+    globals_ = global_arguments(dockerfile.instructions, escape, given, file)
+    stages: list[Stage] = []
+    scope = Scope()
+    for instruction in dockerfile.instructions:
+        try:
+            if instruction.keyword == "FROM":
+                if stages and _is_target(stages[-1], target):
+                    break
+                stages.append(_open_stage(instruction, stages, escape, globals_))
+                scope = stages[-1].after = stages[-1].start.child()
+            elif stages:
+                stages[-1].instructions.append(instruction)
+                stages[-1].before.append(scope.child())
+                apply(instruction, scope, escape, given, globals_)
+        except BadWordError as error:
+            raise DockerfileError(str(error), instruction.line, file=file) from None
+    if not stages:
+        raise DockerfileError("has no FROM", file=file)
+    if target is not None and not _is_target(stages[-1], target):
+        raise DockerfileError(f"has no stage {target}", file=file)
+    return stages
+
+
+def find_stage(name: str, stages: list[Stage]) -> int | None:
+    """The stage a name or number means, the latest of a name; None for an image."""
+    for stage in reversed(stages):
+        if stage.name is not None and stage.name == name.lower():
+            return stage.index
+    return int(name) if name.isdecimal() and int(name) < len(stages) else None
+
+
+def _is_target(stage: Stage, target: str | None) -> bool:
+    return target is not None and (stage.name == target.lower() or target == str(stage.index))
+
+
+def _open_stage(instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None]) -> Stage:
+    flags, rest = split_flags(instruction, escape)
+    if unknown := sorted(set(flags) - {"platform"}):
+        raise BadWordError(f"FROM has no option --{unknown[0]}")
+    words = operands(rest, escape)
+    if len(words) not in (1, 3) or (len(words) == 3 and words[1].lower() != "as"):
+        raise BadWordError("FROM has the form FROM image [AS name]")
+    name = words[2].lower() if len(words) == 3 else None
+    unset: list[str] = []
+
+    def lookup(variable: str) -> tuple[bool, str | None]:
+        if variable in globals_ or variable in PLATFORM_ARGS:
+            return True, globals_.get(variable)
+        unset.append(variable)
+        return False, ""
+
+    base = expand(words[0], escape, lookup)
+    if base is None:
+        raise BadWordError(f"FROM {words[0][:60]} depends on the machine that builds")
+    if not base or (unset and not base.strip(":@/")):
+        raise BadWordError(f"FROM {words[0][:60]} names no image ({', '.join(unset) or 'the variable'} has no default)")
+    parent = next((stage.index for stage in reversed(stages) if stage.name == base.lower()), None)
+    start = stages[parent].after.child() if parent is not None else Scope(sealed=base.lower() == SCRATCH)
+    return Stage(len(stages), instruction, name, None if parent is not None else base, parent, start)

@@ -1,0 +1,226 @@
+"""Words of Dockerfiles: splitting, quotes, and expansion of variables as BuildKit's shell rules have them.
+
+A value may be unknown (None): it depends on the base image, whose environment a plan does not know. Whatever uses one is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+BACKSLASH = "\\"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPACES = " \t\n\v\f\r"
+
+# Name to whether it is set, and its value: None where no plan can know it.
+Lookup = Callable[[str], "tuple[bool, str | None]"]
+
+
+class BadWordError(ValueError):
+    """Text that is no word: an open quote or brace, or an operator that is not known."""
+
+
+def split_words(text: str, escape: str) -> Iterator[str]:
+    """Words at unquoted blanks, quotes and escapes kept as written."""
+    word: list[str] = []
+    quote = ""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character == escape and quote != "'":
+            word.append(text[position : position + 2])
+            position += 2
+            continue
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in _SPACES:
+            if word:
+                yield "".join(word)
+                word = []
+            position += 1
+            continue
+        word.append(character)
+        position += 1
+    if word:
+        yield "".join(word)
+
+
+def unquote(word: str, escape: str) -> str:
+    """A word without its quotes and escapes; variables stay as written. Raises BadWordError for an open quote."""
+    out: list[str] = []
+    quote = ""
+    position = 0
+    while position < len(word):
+        character = word[position]
+        if character == escape and quote != "'":
+            following = word[position + 1 : position + 2]
+            out.append((escape if quote == '"' and following not in ('"', "$", escape) else "") + following)
+            position += 2
+            continue
+        if character == quote or (not quote and character in "'\""):
+            quote = "" if character == quote else character
+        else:
+            out.append(character)
+        position += 1
+    if quote:
+        raise BadWordError(f"an open quote in {word[:60]}")
+    return "".join(out)
+
+
+def deferred_text(word: str, escape: str) -> str:
+    """A word without quotes whose variables still expand.
+
+    A literal `$` becomes `\\$`, backslashes before a `$` are doubled, and a name that only a quote or an escape ended gets braces.
+    Raises BadWordError for an open quote or brace.
+    """
+    out = ""
+    for text, kind in _deferred_pieces(word, escape):
+        if kind != "text":
+            out += BACKSLASH * (len(out) - len(out.rstrip(BACKSLASH))) + (BACKSLASH if kind == "dollar" else "")
+        out += text
+    return out
+
+
+def _deferred_pieces(word: str, escape: str) -> Iterator[tuple[str, str]]:
+    """Pieces that are `text`, a literal `dollar`, or a `variable` as a session reads it."""
+    quote = ""
+    position = 0
+    while position < len(word):
+        character = word[position]
+        if character == escape and quote != "'":
+            following = word[position + 1 : position + 2]
+            if quote == '"' and following not in ('"', "$", escape):
+                yield escape, "text"
+            yield following, "dollar" if following == "$" else "text"
+            position += 2
+        elif character == quote or (not quote and character in "'\""):
+            quote = "" if character == quote else character
+            position += 1
+        elif character != "$":
+            yield character, "text"
+            position += 1
+        elif quote == "'":
+            yield "$", "dollar"
+            position += 1
+        else:
+            end = _variable_end(word, position, escape)
+            text = word[position:end]
+            if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
+                raise BadWordError(f"{text[:40]} is expanded by the build")
+            ended = word[end : end + 1]
+            plain = not text.startswith("${") and len(text) > 1
+            yield (f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text), "variable"
+            position = end
+    if quote:
+        raise BadWordError(f"an open quote in {word[:60]}")
+
+
+def _variable_end(word: str, position: int, escape: str) -> int:
+    if word[position + 1 : position + 2] == "{":
+        return _closing(word, position + 2, escape) + 1
+    found = NAME.match(word, position + 1) or re.compile(r"[0-9]").match(word, position + 1)
+    return found.end() if found is not None else position + 1
+
+
+def expand_deferred(value: str, variables: dict[str, str]) -> str:
+    """What a session makes of a deferred value: `$N`, `${N}`, `:-`, `-`, `:+`, `+`; `\\$` is a dollar, unset expands to nothing.
+
+    Raises BadWordError for an open brace or an unknown operator.
+    """
+    out: list[str] = []
+    position = 0
+    while position < len(value):
+        run = re.compile(r"\\*").match(value, position)
+        assert run is not None
+        slashes, after = len(run[0]), run.end()
+        if value[after : after + 1] != "$":
+            out.append(run[0] + value[after : after + 1])
+            position = after + 1
+            continue
+        out.append(BACKSLASH * (slashes // 2))
+        if slashes % 2:
+            out.append("$")
+            position = after + 1
+            continue
+        text, position = _variable(value, after, BACKSLASH, lambda name: (name in variables, variables.get(name, "")))
+        out.append(text or "")
+    return "".join(out)
+
+
+def expand(word: str, escape: str, lookup: Lookup) -> str | None:
+    """A word with quotes removed and variables replaced; None when one of them is unknown. Raises BadWordError."""
+    out: list[str | None] = []
+    quote = ""
+    position = 0
+    while position < len(word):
+        character = word[position]
+        if character == escape and quote != "'":
+            following = word[position + 1 : position + 2]
+            keep = quote == '"' and following not in ('"', "$", escape)
+            out.append((escape if keep else "") + following)
+            position += 2
+        elif character == quote:
+            quote = ""
+            position += 1
+        elif not quote and character in "'\"":
+            quote = character
+            position += 1
+        elif character == "$" and quote != "'":
+            text, position = _variable(word, position, escape, lookup)
+            out.append(text)
+        else:
+            out.append(character)
+            position += 1
+    if quote:
+        raise BadWordError(f"an open quote in {word[:60]}")
+    return None if any(part is None for part in out) else "".join(part or "" for part in out)
+
+
+def _variable(text: str, position: int, escape: str, lookup: Lookup) -> tuple[str | None, int]:
+    """The value of the variable at a `$`, and where the text goes on."""
+    if text[position + 1 : position + 2] != "{":
+        found = NAME.match(text, position + 1) or re.compile(r"[0-9]").match(text, position + 1)
+        if found is None:
+            return "$", position + 1
+        return lookup(found[0])[1], found.end()
+    found = NAME.match(text, position + 2)
+    if found is None:
+        raise BadWordError(f"no variable name in {text[position : position + 40]}")
+    end = found.end()
+    if text[end : end + 1] == "}":
+        return lookup(found[0])[1], end + 1
+    operator = re.compile(r":?[-+?]").match(text, end)
+    if operator is None:
+        raise BadWordError(f"an operator that is not known here in {text[position : position + 40]}")
+    close = _closing(text, operator.end(), escape)
+    word = text[operator.end() : close]
+    is_set, value = lookup(found[0])
+    return _applied(operator[0], is_set, value, expand(word, escape, lookup)), close + 1
+
+
+def _applied(operator: str, is_set: bool, value: str | None, word: str | None) -> str | None:
+    if is_set and value is None:
+        return None
+    holds = is_set and (not operator.startswith(":") or value != "")
+    if operator.endswith("+"):
+        return word if holds else ""
+    return value if holds else word
+
+
+def _closing(text: str, position: int, escape: str) -> int:
+    depth = 1
+    while position < len(text):
+        character = text[position]
+        if character == escape:
+            position += 2
+            continue
+        if character == "{" and text[position - 1] == "$":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                return position
+        position += 1
+    raise BadWordError(f"an open brace in {text[:60]}")

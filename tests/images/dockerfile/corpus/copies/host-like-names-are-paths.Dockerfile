@@ -1,0 +1,2 @@
+FROM a
+COPY example.org/x /x

@@ -1,0 +1,2 @@
+FROM a
+COPY https://example.org/x /x

@@ -1,0 +1,3 @@
+FROM a
+COPY --own=me x /x
+RUN y

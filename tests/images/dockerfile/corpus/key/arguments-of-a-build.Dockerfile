@@ -1,0 +1,3 @@
+ARG V=1
+FROM alpine:$V
+RUN x

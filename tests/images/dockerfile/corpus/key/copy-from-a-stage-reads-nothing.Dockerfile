@@ -1,0 +1,4 @@
+FROM alpine AS build
+RUN x
+FROM busybox
+COPY --from=build /out /out

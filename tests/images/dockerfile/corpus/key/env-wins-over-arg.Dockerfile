@@ -1,0 +1,5 @@
+FROM alpine
+ENV W=b
+ARG W=a
+COPY $W /x
+RUN y

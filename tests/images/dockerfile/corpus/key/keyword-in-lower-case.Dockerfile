@@ -1,0 +1,3 @@
+from alpine
+run	\
+ a

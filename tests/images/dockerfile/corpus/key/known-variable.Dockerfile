@@ -1,0 +1,4 @@
+FROM alpine
+ENV WHERE=a
+COPY ${WHERE:-b} /x
+RUN y

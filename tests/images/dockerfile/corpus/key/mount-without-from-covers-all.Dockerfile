@@ -1,0 +1,2 @@
+FROM alpine
+RUN --mount=type=bind,source=a,target=/a cat /a

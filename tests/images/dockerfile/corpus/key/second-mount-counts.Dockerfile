@@ -1,0 +1,2 @@
+FROM alpine
+RUN --mount=type=cache,target=/c --mount=target=/src make

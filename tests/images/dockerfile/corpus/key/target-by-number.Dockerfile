@@ -1,0 +1,4 @@
+FROM a
+RUN x
+FROM b
+RUN y

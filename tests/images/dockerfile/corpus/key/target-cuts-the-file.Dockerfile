@@ -1,0 +1,4 @@
+FROM a AS one
+RUN x
+FROM b AS two
+COPY nothing /x

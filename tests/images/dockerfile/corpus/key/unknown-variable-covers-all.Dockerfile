@@ -1,0 +1,3 @@
+FROM alpine
+COPY $WHERE /x
+RUN y

@@ -1,0 +1,4 @@
+# escape=`
+FROM alpine
+RUN dir `
+  c:\x

@@ -1,0 +1,7 @@
+FROM alpine
+RUN a \
+  # one
+
+  b \
+# two
+  c

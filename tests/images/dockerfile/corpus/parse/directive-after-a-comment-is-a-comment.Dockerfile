@@ -1,0 +1,4 @@
+# a comment
+# escape=`
+FROM alpine
+RUN x

@@ -1,0 +1,3 @@
+# syntax=docker/dockerfile:1
+# syntax=docker/dockerfile:1.7
+FROM alpine

@@ -1,0 +1,3 @@
+FROM alpine
+RUN echo a\\
+RUN b

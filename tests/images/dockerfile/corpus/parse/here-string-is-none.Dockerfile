@@ -1,0 +1,3 @@
+FROM alpine
+RUN cat <<< "a b"
+RUN y

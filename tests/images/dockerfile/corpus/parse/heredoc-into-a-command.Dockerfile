@@ -1,0 +1,5 @@
+FROM alpine
+RUN cat <<EOF > /x && true
+a
+EOF
+RUN y

@@ -1,0 +1,3 @@
+FROM alpine
+RUN echo "<<EOF" a
+RUN y

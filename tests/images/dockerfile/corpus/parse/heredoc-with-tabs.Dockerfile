@@ -1,0 +1,5 @@
+FROM alpine
+RUN <<-EOF
+	a
+		 b
+	EOF

@@ -1,0 +1,6 @@
+FROM alpine
+COPY <<one <<two /d/
+a
+one
+b
+two

@@ -1,0 +1,5 @@
+FROM alpine
+RUN <<'EOF'
+#!/usr/bin/env python3
+print("$x")
+EOF

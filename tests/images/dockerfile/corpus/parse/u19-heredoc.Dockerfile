@@ -1,0 +1,7 @@
+FROM alpine
+RUN <<EOF
+echo a
+# not a comment
+
+echo b \
+EOF

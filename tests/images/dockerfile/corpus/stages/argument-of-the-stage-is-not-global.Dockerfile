@@ -1,0 +1,5 @@
+FROM a
+ARG V=1
+RUN x
+FROM b
+ENV X=$V

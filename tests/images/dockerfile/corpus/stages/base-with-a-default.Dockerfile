@@ -1,0 +1,2 @@
+ARG V
+FROM python:${V:-3.12}

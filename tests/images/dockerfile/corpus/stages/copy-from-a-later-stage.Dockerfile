@@ -1,0 +1,3 @@
+FROM a
+COPY --from=1 /x /y
+FROM b

@@ -1,0 +1,1 @@
+FROM a b c d

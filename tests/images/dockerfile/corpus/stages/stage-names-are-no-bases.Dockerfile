@@ -1,0 +1,4 @@
+FROM a AS Build
+FROM --platform=linux/amd64 b AS other
+FROM build
+RUN x

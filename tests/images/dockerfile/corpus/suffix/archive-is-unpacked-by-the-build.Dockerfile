@@ -1,0 +1,2 @@
+FROM alpine
+ADD a.tgz /a/

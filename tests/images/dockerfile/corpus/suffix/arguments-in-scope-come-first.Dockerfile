@@ -1,0 +1,8 @@
+FROM alpine
+ARG A=1
+ARG B=x$A
+ARG NONE
+RUN x
+WORKDIR /w$B
+ARG C=$B-c
+ENV E=$C

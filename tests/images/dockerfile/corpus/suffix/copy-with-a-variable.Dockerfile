@@ -1,0 +1,4 @@
+FROM alpine
+ARG S=a
+RUN x
+COPY $S /a

@@ -1,0 +1,2 @@
+FROM alpine
+COPY --chmod=755 a /a

@@ -1,0 +1,4 @@
+FROM alpine
+ARG D=/d
+RUN x
+COPY a $D/x

@@ -1,0 +1,4 @@
+FROM alpine
+CMD ["a"]
+RUN x
+ENTRYPOINT ["/init"]

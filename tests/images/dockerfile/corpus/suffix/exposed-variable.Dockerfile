@@ -1,0 +1,4 @@
+FROM alpine
+ARG PORT=8080
+RUN x
+EXPOSE $PORT

@@ -1,0 +1,5 @@
+ARG V=3
+ARG OTHER=1
+FROM alpine:$V
+ARG V
+ENV X=$V

@@ -1,0 +1,3 @@
+FROM alpine
+RUN x
+HEALTHCHECK NONE

@@ -1,0 +1,4 @@
+FROM alpine
+RUN x
+ONBUILD RUN y
+ENV A=b

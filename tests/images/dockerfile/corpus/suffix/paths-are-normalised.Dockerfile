@@ -1,0 +1,3 @@
+FROM alpine
+COPY ./a//./b /x
+COPY /a/ /y

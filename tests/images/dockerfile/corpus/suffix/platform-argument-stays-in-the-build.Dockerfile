@@ -1,0 +1,4 @@
+FROM alpine
+RUN x
+ARG TARGETARCH
+ENV A=b

@@ -1,0 +1,4 @@
+FROM alpine
+SHELL ["/bin/bash", "-lc"]
+RUN x
+CMD serve

@@ -1,0 +1,5 @@
+FROM alpine
+RUN x
+CMD first
+SHELL ["/bin/bash", "-c"]
+ENTRYPOINT second

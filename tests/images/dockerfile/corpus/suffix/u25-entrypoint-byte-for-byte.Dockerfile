@@ -1,0 +1,3 @@
+FROM alpine
+RUN x
+ENTRYPOINT ["sh","-c","echo \"$0\" \"$@\""]

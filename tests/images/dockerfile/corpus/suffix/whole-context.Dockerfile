@@ -1,0 +1,4 @@
+FROM alpine
+RUN x
+COPY ./ /app
+WORKDIR /app

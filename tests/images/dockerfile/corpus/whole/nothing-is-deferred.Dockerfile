@@ -1,0 +1,4 @@
+FROM x
+WORKDIR /w
+COPY a /a
+CMD ["serve"]

@@ -1,0 +1,149 @@
+"""Words of Dockerfiles: what a session expands later is what the build would have expanded; hostile text is refused in bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from platoon.images.dockerfile import DockerfileError, plan_image
+from platoon.images.dockerfile.parse import SIZE_LIMIT_BYTES, parse_dockerfile
+from platoon.images.dockerfile.words import BACKSLASH, BadWordError, deferred_text, expand, expand_deferred
+
+pytestmark = pytest.mark.unit
+
+KNOWN = {"A": "1", "EMPTY": "", "LONG_name9": "x y"}
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "$A",
+            "${A}",
+            "$A'b'",
+            "${EMPTY:-d}",
+            "${NONE-$A}",
+            "${A:+s}",
+            "$NONE",
+            "$",
+            "\\",
+            "\\$",
+            "'",
+            '"',
+            "a",
+            " ",
+            "$9",
+            "}",
+            "{",
+        ]
+    ),
+    max_size=8,
+).map("".join)
+
+TABLE = [
+    ("$A", "1"),
+    ("${A}b", "1b"),
+    ("${NONE:-${A}}", "1"),
+    ("${EMPTY:-d}${EMPTY-d}", "d"),
+    ("${A:+s}${NONE:+s}", "s"),
+    (r"\$A", "$A"),
+    (r"\\$A", r"\1"),
+    (r"\\\$A", r"\$A"),
+    (r"c:\x\y", r"c:\x\y"),
+    ("$LONG_name9-", "x y-"),
+    ("$-$", "$-$"),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), TABLE)
+def test_deferred_values(value: str, expected: str) -> None:
+    assert expand_deferred(value, KNOWN) == expected
+
+
+@pytest.mark.parametrize("value", ["${A", "${}", "${A:=x}", "${A:-${B}"])
+def test_deferred_values_that_are_none(value: str) -> None:
+    with pytest.raises(BadWordError):
+        expand_deferred(value, KNOWN)
+
+
+@given(WORDS)
+def test_what_is_deferred_expands_as_in_the_build(word: str) -> None:
+    def lookup(name: str) -> tuple[bool, str | None]:
+        return name in KNOWN, KNOWN.get(name, "")
+
+    try:
+        built = expand(word, BACKSLASH, lookup)
+        later = expand_deferred(deferred_text(word, BACKSLASH), KNOWN)
+    except BadWordError:
+        return
+    assert later == built
+
+
+@given(st.text(alphabet="FROMUNCPY alpine\n\\`#<>-='\"[]{}$:/.*\t\r", max_size=200))
+def test_any_text_is_planned_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    context = tmp_path_factory.getbasetemp() / "context"
+    context.mkdir(exist_ok=True)
+    try:
+        plan_image(context, f"FROM a\n{text}")
+    except DockerfileError as error:
+        assert "\n" not in error.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("FROM a\nRUN x\0", "holds a NUL character"),
+        ("#" * (SIZE_LIMIT_BYTES + 1), "has more than"),
+        ("FROM a\n" + "RUN x\n" * 10_001, "has more than 10000 instructions"),
+        ("FROM a\nENV =x\n", "ENV has name=value pairs"),
+        ("FROM a\nENV A\n", "ENV A needs a value"),
+        ('FROM a\nRUN x\nENV A="b\n', "an open quote"),
+        ("FROM a\nHEALTHCHECK --interval=soon CMD x\n", "a duration is such as 30s"),
+        ("FROM a\nSHELL bash\n", "SHELL has the form"),
+    ],
+)
+def test_hostile_text(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(DockerfileError, match=why):
+        plan_image(tmp_path, text)
+
+
+def test_links_out_of_the_task(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    context = tmp_path / "task"
+    (context / "d").mkdir(parents=True)
+    (context / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(DockerfileError, match="link is a link out of the task"):
+        plan_image(context, "FROM a\nCOPY link /x\n")
+    with pytest.raises(DockerfileError, match="link is a link out of the task"):
+        plan_image(context, "FROM a\nCOPY . /x\n")
+    (context / "link").unlink()
+    (context / "d" / "up").symlink_to("..")
+    with pytest.raises(DockerfileError, match="d/up is a link to a directory"):
+        plan_image(context, "FROM a\nCOPY d /x\n")
+
+
+def test_a_program_is_what_the_caller_says(tmp_path: Path) -> None:
+    """Modes of a checkout do not enter a key where the cache gives them."""
+    (tmp_path / "run").write_text("#!/bin/sh\n")
+    (tmp_path / "run").chmod(0o644)
+    text = "FROM a\nCOPY run /run\nRUN /run\n"
+    plain, program = plan_image(tmp_path, text), plan_image(tmp_path, text, executable=lambda path: True)
+    (tmp_path / "run").chmod(0o755)
+    assert plan_image(tmp_path, text).key == program.key != plain.key
+
+
+def test_a_files_mode_owner_and_time_do_not_matter(tmp_path: Path) -> None:
+    keys = set()
+    for number, mode in enumerate((0o600, 0o644, 0o666)):
+        context = tmp_path / str(number)
+        context.mkdir()
+        (context / "a").write_text("x")
+        (context / "a").chmod(mode)
+        keys.add(plan_image(context, "FROM a\nCOPY a /a\nRUN b\n").key)
+    assert len(keys) == 1
+
+
+def test_escape_of_the_file_is_the_escape_of_its_words() -> None:
+    parsed = parse_dockerfile("# escape=`\nFROM a\nENV A=c:\\x` y\n")
+    assert parsed.escape == "`"
+    assert parsed.instructions[1].arguments == "A=c:\\x` y"
