@@ -88,7 +88,7 @@ def cases(scale: float) -> list[Case]:
             kernel,
             f"{data}, zstd",
             lambda: manifest(zst),
-            (Peer("floor: libzstd alone", floor("unzstd", str(zst)), 1.5),),
+            (Peer("floor: libzstd alone", floor("unzstd", str(zst)), 1.5, small_limit=2.0),),
             peak_limit_mb=40,
         ),
         Case(

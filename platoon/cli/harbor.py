@@ -1,15 +1,16 @@
-"""`platoon harbor`: content hashes and fetches of Harbor datasets."""
+"""`platoon harbor`: content hashes, plans, fetches and locks of Harbor datasets."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from platoon.cli.harbor_fetch import fetch, lock, verify
 from platoon.cli.harbor_plan import plan
-from platoon.cli.options import FILE, common
+from platoon.cli.options import FILE
 
 if TYPE_CHECKING:
     from platoon.errors import Problem
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def harbor() -> None:
-    """Hash tasks and fetch datasets."""
+    """Hash and plan tasks, fetch and lock datasets."""
 
 
 harbor.add_command(plan)
+harbor.add_command(fetch)
+harbor.add_command(lock)
+harbor.add_command(verify)
 
 
 @harbor.command("hash")
@@ -56,38 +60,3 @@ def _no_task(directory: Path) -> Problem:
     tasks = sorted(path.parent.name for path in directory.glob("*/task.toml"))
     advice = f"its children are tasks: platoon harbor hash {shown}/{printable(tasks[0])}, or {shown}/*" if tasks else ""
     return Problem("is no task: a task directory holds a task.toml", file=shown, advice=advice)
-
-
-@harbor.command()
-@click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
-@common
-def fetch(config: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path | None, log_file: Path | None) -> None:
-    """Fetch every dataset CONFIG names into the cache and write its lock."""
-    from platoon.host.console import Console
-    from platoon.pipeline.fetch import fetch_entries
-    from platoon.site import load_site
-
-    with Console(log_file=log_file) as console:
-        rows = fetch_entries(config, load_site(site_path), console, overrides)
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row.to_dict(), ensure_ascii=False, sort_keys=True))
-    else:
-        _print_table(rows)
-
-
-def _print_table(rows: list[Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("environment", "tasks", "runnable", "fetched", "held out", "lock", title="datasets", title_justify="left")
-    for row in rows:
-        held = f"{row.holdout['eval']} of {row.runnable}" if row.holdout else "-"
-        table.add_row(row.environment, str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19])
-    console = Console()
-    console.print(table)
-    for row in rows:
-        for code, (count, example) in row.refusals.items():
-            console.print(f"{row.environment}: {count} refused as {code}, such as {example}", markup=False, highlight=False)

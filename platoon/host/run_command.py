@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from platoon.host.processes import die_with_parent
 from platoon.host.waiting import finish
 
 OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 PIPE_GRACE_S = 1.0
+TICK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,12 @@ async def run_command(
     timeout_s: float | None = None,
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     on_start: Callable[[int], None] | None = None,
+    ends_with_parent: bool = False,
 ) -> CommandResult:
     """Runs `argv`. Raises OSError when it cannot start; a program that fails is a result, never an exception.
 
     on_start is called with the pid, which is also the id of the new process group, before anything is awaited.
+    ends_with_parent: the kernel kills the program when the thread that started it is gone, however it went.
     """
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
@@ -60,6 +64,7 @@ async def run_command(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=die_with_parent() if ends_with_parent else None,
     )
     timed_out = False
     try:
@@ -82,6 +87,47 @@ async def run_command(
     assert exit_code is not None
     out, err = protocol.kept[1], protocol.kept[2]
     return CommandResult(exit_code, bytes(out.data), bytes(err.data), timed_out, out.dropped + err.dropped, out.dropped)
+
+
+def run_blocking(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    timeout_s: float | None = None,
+    output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    tick: Callable[[], None] | None = None,
+) -> CommandResult:
+    """`run_command` for code without an event loop. tick is called each second while the program runs, to tell that it does.
+
+    The program ends when this process does, and with an interrupt; what it started in its session ends with it. Raises OSError when
+    it cannot start.
+    """
+    started: list[int] = []
+
+    async def run() -> CommandResult:
+        command = run_command(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            output_limit_bytes=output_limit_bytes,
+            on_start=started.append,
+            ends_with_parent=True,
+        )
+        running = asyncio.ensure_future(command)
+        try:
+            while tick is not None and not (await asyncio.wait((running,), timeout=TICK_S))[0]:
+                tick()
+            return await running
+        finally:
+            running.cancel()
+            for group in started:
+                kill_group(group)
+
+    return asyncio.run(run())
 
 
 def kill_group(group: int) -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from platoon.config.load import load
-from platoon.envs.harbor.source import open_source
+from platoon.envs.harbor.sources.directory import DirectorySource
+from platoon.envs.harbor.sources.reference import DirectoryReference, parse_reference
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
@@ -86,9 +87,10 @@ def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
     """Datasets that list no task, or cannot be listed; no task is read for it."""
     for number, _, entry in resolved.harbor_entries():
         reference = entry["service_kwargs"].get("dataset")
-        if reference is not None:
+        if reference is not None and isinstance(parse_reference(reference), DirectoryReference):
             try:
-                open_source(reference, path.parent).list_tasks()
+                # Of what is elsewhere nothing is known before it is fetched.
+                DirectorySource(reference, path.parent / Path(reference).expanduser()).dataset.list_tasks()
             except ConfigError as error:
                 for problem in error.problems:
                     where = f"{problem.file}/{problem.key}" if problem.key else problem.file

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.load import load
+from platoon.config.model import ConfigModel
 from platoon.config.text import printable
-from platoon.envs.harbor.fetch import fetch
+from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
-from platoon.host.console import Console
+from platoon.pipeline.datasets import locked_dataset, say_warnings
+from platoon.pipeline.kinds import kind_of
 from platoon.pipeline.lock import entry_summary
-from platoon.pipeline.resolve import resolve
+from platoon.pipeline.resolve import harbor_problems, path_problems, relative_paths, resolve
+from platoon.pipeline.sources import HARBOR
 from platoon.site import Site
+from platoon.train.config_defs.entries import EnvironmentConfig
+
+
+class EnvironmentsFile(ConfigModel):
+    """A file of environments alone, for fetching what they name."""
+
+    environments: list[EnvironmentConfig]
 
 
 @dataclass(frozen=True)
@@ -37,32 +48,74 @@ class FetchedEntry:
         return {key: value for key, value in row.items() if value is not None}
 
 
-def fetch_entries(config: Path, site: Site, console: Console, overrides: tuple[str, ...] = ()) -> list[FetchedEntry]:
-    """Fetches each entry that names a dataset. Raises ConfigError with the problems of all of them."""
-    resolved = resolve(config, site, overrides)
+def harbor_options(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> list[tuple[str, HarborOptions]]:
+    """Label and options of each entry whose dataset is fetched, of a configuration or a file of environments.
+
+    Paths in them are relative to the file's folder. Raises ConfigError with every problem, and where no entry names a dataset.
+    """
+    found = []
+    for number, label, entry in _entries(config, site, overrides):
+        key = f"environments.{number}.service_kwargs"
+        options = HarborOptions.parse(entry.get("service_kwargs", {}), key=key, file=str(config))
+        if options.is_fetched:
+            found.append((label, options))
+    if not found:
+        raise ConfigError(Problem("names no dataset to fetch", key="environments", file=str(config)))
+    return found
+
+
+def fetch_entries(
+    config: Path, site: Site, tools: FetchTools, overrides: tuple[str, ...] = (), *, update: bool = False
+) -> list[FetchedEntry]:
+    """Fetches each entry that names a dataset or an adapter. update: resolves what moves; tools.repair: fetches although current.
+
+    Raises ConfigError with the problems of all of them.
+    """
     rows: list[FetchedEntry] = []
     problems: list[Problem] = []
-    for number, label, entry in resolved.harbor_entries():
-        options = HarborOptions.parse(entry["service_kwargs"], key=f"environments.{number}.service_kwargs", file=str(config))
-        if options.dataset is None:
-            continue
-        console.progress("fetch", label)
+    for label, options in harbor_options(config, site, overrides):
+        tools.progress(label)
         try:
-            fetched = fetch(options, config.parent, HarborCache(site.harbor_cache))
+            fetched = locked_dataset(options, config.parent, tools, update=update)
+            say_warnings(tools.say, label, fetched)
             splits = split_lock(fetched.lock, options, config.parent)
         except ConfigError as error:
             problems.extend(error.problems)
             continue
-        refusals: dict[str, tuple[int, str]] = {}
-        for row in fetched.lock.tasks:
-            if row.refused is not None:
-                code = row.refused.partition(":")[0]
-                count, example = refusals.get(code, (0, printable(f"{row.name}: {row.refused}")))
-                refusals[code] = (count + 1, example)
         summary = {"holdout": None, **entry_summary(fetched, splits, label)}
-        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, refusals=refusals, **summary))
+        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, refusals=refusals_of(fetched.lock), **summary))
     if problems:
         raise ConfigError(problems)
-    if not rows:
-        raise ConfigError(Problem("names no dataset to fetch", key="environments", file=str(config)))
     return rows
+
+
+def refusals_of(lock: HarborLock) -> dict[str, tuple[int, str]]:
+    """Refusal code to how many tasks have it and the first of them with its reason."""
+    found: dict[str, tuple[int, str]] = {}
+    for row in lock.tasks:
+        if row.refused is not None:
+            code = row.refused.partition(":")[0]
+            count, example = found.get(code, (0, printable(f"{row.name}: {row.refused}")))
+            found[code] = (count + 1, example)
+    return found
+
+
+def _entries(config: Path, site: Site, overrides: tuple[str, ...]) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    loaded = load(config, overrides)
+    if "environments" not in loaded.values and "dataset" in loaded.values:
+        advice = "write environments: [{name: tasks, service: harbor, service_kwargs: {dataset: …}}]"
+        raise ConfigError(
+            Problem("a dataset stands in an environment, not at the top", key="dataset", file=str(config), advice=advice)
+        )
+    if "environments" not in loaded.values or not isinstance(kind_of(loaded.values), Problem):
+        yield from resolve(config, site, overrides).harbor_entries()
+        return
+    model, problems = loaded.try_build(EnvironmentsFile)
+    problems += [*harbor_problems(loaded), *path_problems(loaded)]
+    if problems or model is None:
+        raise ConfigError(problems)
+    values = model.plain(only_set=True)
+    relative_paths(values, loaded)
+    for number, entry in enumerate(values["environments"]):
+        if entry.get("service") == HARBOR:
+            yield number, entry.get("name") or "default", entry

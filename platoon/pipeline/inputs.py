@@ -13,6 +13,7 @@ from platoon.artifacts.publish import publish_json
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources.protocol import Recorded
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import NotPreparedError, Problem
 from platoon.host.console import Console
@@ -59,10 +60,21 @@ class RunInputs:
     image_map: Mapping[str, Any]
 
 
-def build_inputs(config: Path, directory: Path, site: Site, console: Console, overrides: tuple[str, ...] = ()) -> RunInputs:
-    """Makes the four files of a configuration in `directory` and reads them. Raises ConfigError before any of them is written."""
+def build_inputs(
+    config: Path,
+    directory: Path,
+    site: Site,
+    console: Console,
+    overrides: tuple[str, ...] = (),
+    *,
+    recorded: Mapping[str, Recorded] | None = None,
+) -> RunInputs:
+    """Makes the four files of a configuration in `directory` and reads them. Raises ConfigError before any of them is written.
+
+    recorded: what sources of datasets were when they were locked before, by environment.
+    """
     resolved = resolve(config, site, overrides)
-    datasets = lock_datasets(resolved, config.parent, site, console)
+    datasets = lock_datasets(resolved, config.parent, site, console, recorded)
     plan = make_plan(resolved, datasets, site)
     mapped = image_map(plan)
     write_resolved(directory / CONFIG, resolved)

@@ -15,14 +15,16 @@ from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.store import Store
 from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
-from platoon.envs.harbor.fetch import Fetched, fetch
+from platoon.envs.harbor.fetch import Fetched
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
+from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.harness.spec import load_spec
 from platoon.host.console import Console
+from platoon.pipeline.datasets import fetch_tools, locked_dataset, recorded_datasets, say_warnings
 from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import is_spec, written_paths
@@ -34,15 +36,21 @@ HARNESSES = "harnesses"
 CHAT_LIMIT_BYTES = 16 * 1024 * 1024 * 1024
 
 
-def lock_datasets(resolved: ResolvedConfig, base: Path, site: Site, console: Console) -> dict[str, Any]:
-    """The value of `datasets.lock.json`. Raises ConfigError with the problems of every entry; then nothing is half-written."""
+def lock_datasets(
+    resolved: ResolvedConfig, base: Path, site: Site, console: Console, recorded: Mapping[str, Recorded] | None = None
+) -> dict[str, Any]:
+    """The value of `datasets.lock.json`. recorded: what sources were when they were locked, by environment.
+
+    Raises ConfigError with the problems of every entry; then nothing is half-written.
+    """
     check_providers(resolved.harbor_entries())
     problems: list[Problem] = []
+    tools = fetch_tools(site, console)
     harbor: list[dict[str, Any]] = []
     for number, label, entry in resolved.harbor_entries():
         console.progress("lock", f"environment {label}")
         try:
-            harbor.append(_harbor_entry(number, label, entry, base, site))
+            harbor.append(_harbor_entry((number, label), entry, base, tools, (recorded or {}).get(label)))
         except ConfigError as error:
             problems.extend(error.problems)
     chat: list[dict[str, Any]] = []
@@ -106,7 +114,7 @@ def restore(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path, s
     if not _missing(datasets, site):
         return False
     console.say("the cache lacks data of these inputs: fetching it again")
-    found = lock_datasets(resolved, base, site, console)
+    found = lock_datasets(resolved, base, site, console, recorded_datasets(datasets, site))
     if found == datasets:
         return True
     changed = [
@@ -126,8 +134,11 @@ def _missing(datasets: Mapping[str, Any], site: Site) -> bool:
     for entry in datasets["harbor"]:
         if "lock_digest" not in entry:
             continue
-        path = cache.lock_by_digest(entry["lock_digest"])
-        if not path.is_file() or any(cache_problems((row.digest for row in HarborLock.read(path).tasks), cache)):
+        try:
+            lock = HarborLock.read(cache.lock_by_digest(entry["lock_digest"]))
+        except ConfigError:
+            return True
+        if any(cache_problems((row.digest for row in lock.tasks), cache)):
             return True
     return False
 
@@ -139,29 +150,34 @@ def entry_summary(fetched: Fetched, splits: Splits, label: str) -> dict[str, Any
     return {**summary, "holdout": splits.holdout} if splits.holdout is not None else summary
 
 
-def _harbor_entry(number: int, label: str, entry: Mapping[str, Any], base: Path, site: Site) -> dict[str, Any]:
+def _harbor_entry(
+    place: tuple[int, str], entry: Mapping[str, Any], base: Path, tools: FetchTools, recorded: Recorded | None
+) -> dict[str, Any]:
+    number, label = place
     key = f"environments.{number}.service_kwargs"
     options = HarborOptions.parse(entry["service_kwargs"], key=key)
-    if options.dataset is None:
+    if not options.is_locked:
         return {"environment": label, **_unlocked(options, base)}
-    fetched = fetch(options, base, HarborCache(site.harbor_cache))
+    fetched = locked_dataset(options, base, tools, recorded=recorded)
+    say_warnings(tools.say, label, fetched)
     excluded = set(entry.get("exclude_tasks", ()))
-    if found := list(_task_problems(fetched, excluded, options.dataset, f"environments.{number}")):
+    if found := list(_task_problems(fetched, excluded, f"environments.{number}")):
         raise ConfigError(found)
     splits = split_lock(fetched.lock, options, base)
-    summary = {"dataset": options.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
+    summary = {"dataset": fetched.lock.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
     if splits.named is not None and splits.holdout is None:
         summary["splits"] = {name: list(ids) for name, ids in splits.named.items()}
     return summary
 
 
-def _task_problems(fetched: Fetched, excluded: set[str], dataset: str, key: str) -> Iterator[Problem]:
+def _task_problems(fetched: Fetched, excluded: set[str], key: str) -> Iterator[Problem]:
     """A task of one's own directory that cannot load is a fault to mend, not a refusal to live with."""
-    rows = fetched.lock.by_name
+    rows, dataset = fetched.lock.by_name, fetched.lock.dataset
+    is_own = fetched.lock.source.get("kind") == "directory"
     for name in sorted(excluded - rows.keys()):
         yield Problem(f"no task is called {printable(name)}", key=f"{key}.exclude_tasks", file=dataset)
     for row in fetched.lock.tasks:
-        if row.refused is not None and row.refused.startswith("task_config:") and row.name not in excluded:
+        if is_own and row.refused is not None and row.refused.startswith("task_config:") and row.name not in excluded:
             advice = "mend the task, or name it in exclude_tasks"
             yield Problem(row.refused.removeprefix("task_config: "), file=f"{dataset}/{row.source_path}", advice=advice)
     if not any(row.runnable and row.name not in excluded for row in fetched.lock.tasks):

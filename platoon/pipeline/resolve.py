@@ -17,10 +17,11 @@ from platoon.artifacts.publish import publish_json
 from platoon.config.load import LoadedConfig, load
 from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.providers import provider_key, provider_problems
-from platoon.pipeline.sources import HARBOR, written_paths
+from platoon.pipeline.sources import HARBOR, is_written, written_paths
 from platoon.site import Site
 
 RULE = "platoon-config-v1"
@@ -70,7 +71,7 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
         for name in above:
             holder = holder.get(name, {})
         holder.pop(key, None)
-    _relative_paths(values, loaded)
+    relative_paths(values, loaded)
     taken = _take_provider(values, site)
     resolved = ResolvedConfig(kind, values)
 
@@ -118,17 +119,18 @@ def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
 def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
     """Data that is named and not there; found before anything is fetched, so that it is reported with all else."""
     for keys, text in written_paths(loaded.values):
-        if "://" in text or "\0" in text or not text:
+        if is_address(text) or "\0" in text or not text or is_written(keys, loaded.values):
             continue
         if not (loaded.directory_of(*keys) / Path(text).expanduser()).exists():
             advice = "paths are relative to the file that names them"
             yield Problem(f"no such file or directory: {text}", key=".".join(keys), file=loaded.file_of(keys), advice=advice)
 
 
-def _relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
+def relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
+    """Rewrites the paths of data in plain values to be relative to the folder of the file that was loaded."""
     base = loaded.path.parent
     for keys, text in list(written_paths(values)):
-        if "://" not in text and not text.startswith(("/", "~")):
+        if not is_address(text) and not text.startswith(("/", "~")):
             _set(values, keys, _relative(loaded.directory_of(*_origin_keys(loaded, keys)) / text, base))
 
 

@@ -6,18 +6,22 @@ well. A file that is missing is left out, so that the command runs and says so.
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from platoon.config.load import LoadedConfig, load
+from platoon.config.load import load
 from platoon.config.yaml import read_yaml
+from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError
 
 HARBOR = "harbor"
-HARBOR_PATHS = ("dataset", "dataset_dir", "task_dirs", "tasks", "splits")
+HARBOR_PATHS = ("dataset", "dataset_dir", "task_dirs", "tasks", "splits", "registry", "overlays", "lock")
+REGISTRY_LIMIT_BYTES = 64 * 1024 * 1024
+ADAPTER_REPO = ("adapter", "repo")
 EXTENDS_LIMIT = 100
 
 
@@ -41,24 +45,34 @@ def config_files(config: str | Path) -> list[str]:
 
 
 def data_files(config: str | Path) -> list[str]:
-    """Every file of the data a configuration names: datasets, allowlists, conversations; sorted, hidden ones left out."""
+    """Every file of the data a configuration names: datasets, allowlists, conversations; sorted, hidden ones left out.
+
+    Not the repository of an adapter, which is read at a commit, nor a lock that is written.
+    """
     try:
         loaded = load(Path(config))
     except ConfigError:
         return []
     found: set[str] = set()
-    for path in data_paths(loaded):
+    for keys, text in written_paths(loaded.values):
+        if is_address(text) or "\0" in text or keys[-2:] == ADAPTER_REPO or is_written(keys, loaded.values):
+            continue
+        path = loaded.directory_of(*keys) / Path(text).expanduser()
         found.update(_files(path))
+        if keys[-1] == "registry":
+            for beside in _beside_registry(path):
+                found.update(_files(beside))
         if path.suffix == ".toml":
             found.update(os.path.normpath(asset) for asset in _assets(path) if asset.is_file())
     return sorted(found)
 
 
-def data_paths(loaded: LoadedConfig) -> Iterator[Path]:
-    """The paths a configuration gives to data, joined to the folders they are relative to."""
-    for keys, text in written_paths(loaded.values):
-        if "://" not in text and "\0" not in text:
-            yield loaded.directory_of(*keys) / Path(text).expanduser()
+def is_written(keys: tuple[str, ...], values: Mapping[str, Any]) -> bool:
+    """Whether a path is of a lock that a fetch writes, which need not be there yet."""
+    if keys[-1] != "lock":
+        return False
+    options = values["environments"][int(keys[1])]["service_kwargs"]
+    return options.get("dataset") is not None or options.get("adapter") is not None
 
 
 def written_paths(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -69,6 +83,9 @@ def written_paths(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], 
         if isinstance(options, dict):
             for name in HARBOR_PATHS:
                 yield from _texts(("environments", str(number), "service_kwargs", name), options.get(name))
+            adapter = options.get("adapter")
+            if isinstance(adapter, dict):
+                yield from _texts(("environments", str(number), "service_kwargs", *ADAPTER_REPO), adapter.get("repo"))
         harness = entry.get("harness") if isinstance(entry, dict) else None
         if is_spec(harness):
             yield ("environments", str(number), "harness"), harness
@@ -89,6 +106,20 @@ def _texts(keys: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
         for place, item in enumerate(value):
             if isinstance(item, str):
                 yield (*keys, str(place)), item
+
+
+def _beside_registry(path: Path) -> Iterator[Path]:
+    """Task directories of a registry file that lie beside it."""
+    try:
+        value = json.loads(path.read_bytes()) if path.stat().st_size <= REGISTRY_LIMIT_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return
+    for dataset in value if isinstance(value, list) else [value]:
+        tasks = dataset.get("tasks") if isinstance(dataset, dict) else None
+        for task in tasks if isinstance(tasks, list) else []:
+            place = task.get("path") if isinstance(task, dict) and not task.get("git_url") else None
+            if isinstance(place, str) and "\0" not in place:
+                yield path.parent / place
 
 
 def _assets(path: Path) -> Iterator[Path]:

@@ -11,8 +11,10 @@ from pathlib import Path
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
 from platoon.host.scratch import node_scratch
+from platoon.pipeline.datasets import recorded_datasets
 from platoon.pipeline.inputs import build_inputs
-from platoon.pipeline.layout import INPUT_FILES, inputs_of
+from platoon.pipeline.layout import DATASETS, INPUT_FILES, inputs_of
+from platoon.pipeline.lock import read_datasets
 from platoon.pipeline.recipe import Recipe
 from platoon.site import Site
 
@@ -52,7 +54,8 @@ def verify(recipe: Recipe, base: Path, results: Path, units: Sequence[str], *, s
         with tempfile.TemporaryDirectory(prefix="platoon-verify-", dir=node_scratch()) as place:
             empty = replace(site, cache=Path(place) / "cache")
             rebuilt = Path(place) / "inputs"
-            build_inputs(base / known[unit], rebuilt, empty, console)
+            recorded = recorded_datasets(read_datasets(inputs_of(results, unit) / DATASETS), site)
+            build_inputs(base / known[unit], rebuilt, empty, console, recorded=recorded)
             for name in INPUT_FILES:
                 if (
                     found := compare(unit, name, (inputs_of(results, unit) / name).read_bytes(), (rebuilt / name).read_bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import warnings
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,16 @@ def test_package_digest() -> None:
     )
     with pytest.raises(digests.DataError):
         digests.package_digest(["a" * 64])
+
+
+def test_descriptors_are_few_whatever_the_tree(tmp_path: Path) -> None:
+    for number in range(120):
+        write_tree(tmp_path, {f"tests/d{number}/{'deep/' * 20}f": "x", f"tests/d{number}/e{number}/f": "y"})
+    expected = digests.content_hash(tmp_path, threads=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 80, hard))
+    try:
+        assert [digests.content_hash(tmp_path, threads=threads) for threads in (1, 2)] == [expected] * 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from platoon.artifacts.digests import DataError, HashedTask, UnsupportedError, hashed_task
 from platoon.config.text import printable
-from platoon.envs.harbor.format import HASHED_DIRECTORIES, HASHED_FILES
+from platoon.envs.harbor.format import HASHED_DIRECTORIES, HASHED_FILES, TOML_LIMIT_BYTES
 from platoon.errors import Problem
 
 DEPTH_LIMIT = 100
+FILE_LIMIT = 50_000
 HASH_ERRORS = (OSError, DataError, UnsupportedError)
 
 
@@ -31,27 +33,42 @@ def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
     for name in (*HASHED_FILES, ".gitignore"):
         if os.path.lexists(root / name):
             yield from _entry_problems(root / name, name, root, shown_as, hashed=False)
+    try:
+        toml = (root / "task.toml").stat()
+    except OSError:
+        toml = None
+    if toml is not None and toml.st_size > TOML_LIMIT_BYTES:
+        yield Problem(f"has {toml.st_size} bytes, more than {TOML_LIMIT_BYTES}", key="task.toml", file=shown_as)
+    left = [FILE_LIMIT]
     for name in HASHED_DIRECTORIES:
         path = root / name
         if path.is_symlink():
             yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
         elif path.is_dir():
-            yield from _directory_problems(path, name, root, shown_as)
+            yield from _directory_problems(path, name, root, shown_as, left)
+        if left[0] < 0:
+            advice = "pack them in an archive, or put them in the image"
+            yield Problem(f"the task holds more than {FILE_LIMIT} files", key=name, file=shown_as, advice=advice)
+            return
 
 
-def _directory_problems(path: Path, relative: str, root: Path, shown_as: str) -> Iterator[Problem]:
+def _directory_problems(path: Path, relative: str, root: Path, shown_as: str, left: list[int]) -> Iterator[Problem]:
+    """left: how many more entries the task may have; the walk ends when it is below zero."""
     if relative.count("/") >= DEPTH_LIMIT:
         yield Problem(f"is nested deeper than {DEPTH_LIMIT} directories", key=relative.partition("/")[0], file=shown_as)
         return
     with os.scandir(path) as scanned:
-        entries = sorted(scanned, key=lambda entry: entry.name)
+        entries = sorted(islice(scanned, left[0] + 1), key=lambda entry: entry.name)
+    left[0] -= len(entries)
     for entry in entries:
+        if left[0] < 0:
+            return
         inner = f"{relative}/{entry.name}"
         if not is_plain_name(entry.name):
             yield Problem("a name is UTF-8 on one line", key=printable(inner), file=shown_as, advice="rename it")
         elif entry.is_dir(follow_symlinks=False):
-            yield from _directory_problems(Path(entry.path), inner, root, shown_as)
-        else:
+            yield from _directory_problems(Path(entry.path), inner, root, shown_as, left)
+        elif not entry.is_file(follow_symlinks=False):
             yield from _entry_problems(Path(entry.path), inner, root, shown_as, hashed=True)
 
 

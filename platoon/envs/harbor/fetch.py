@@ -1,150 +1,207 @@
-"""Fetches a dataset: lists, selects, checks, copies into the cache and writes the lock. All or nothing, and taken in turns.
+"""Fetches a dataset: resolves, lists, selects, checks, copies into the cache and writes the lock. All or nothing, and in turns.
 
 The lock is published last, so a fetch that fails or is killed leaves the older lock, or none; tasks that reached the cache by then
-are whole and are found again by content.
+are whole and are found again. What moves (a branch, a tag) is resolved anew only when an update is asked for; what is pinned and
+current is not fetched at all.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.config.text import printable
-from platoon.envs.harbor import rows, selection
-from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
-from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
+from platoon.envs.harbor import selection
+from platoon.envs.harbor.answers import Answer, Request, Search, find_answer, is_current, meta_path, read_request
+from platoon.envs.harbor.lock import HarborLock, tree_digest
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache, make_durable, publish_task, sweep_staging
-from platoon.envs.harbor.selection import Allowlist
-from platoon.envs.harbor.source import Source, SourceTask, open_source
-from platoon.errors import ConfigError, Problem
+from platoon.envs.harbor.overlays import overlays_digest
+from platoon.envs.harbor.publish import HarborCache, make_durable, sweep_staging
+from platoon.envs.harbor.reuse import Reuse, changes, rows_of
+from platoon.envs.harbor.sources.places import check_places, make_directory
+from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Recorded
+from platoon.envs.harbor.take import TakenTasks, take_tasks
+from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.locks import file_lock
 
-FETCH_TIMEOUT_S = 3600.0
-SHOWN_PROBLEMS = 20
+LOCK_TIMEOUT_S = 24 * 3600.0
+UPDATE_ADVICE = "run platoon harbor fetch CONFIG --update"
+SHOWN_CHANGES = 5
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """path: the lock by name. copied: how many tasks were not in the cache yet."""
+    """path: the lock by name. copied: how many tasks were not in the cache yet. warnings: text to count and first task."""
 
     lock: HarborLock
     path: Path
-    copied: int
+    copied: int = 0
+    warnings: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
-def fetch(options: HarborOptions, base: Path, cache: HarborCache) -> Fetched:
-    """Fetches the dataset of an entry whose paths are relative to `base`. Raises ConfigError with every problem found."""
-    assert options.dataset is not None
-    source = open_source(options.dataset, base)
-    lists = selection.read_allowlists(options, base)
-    inputs = inputs_digest(options, lists)
-    name = lock_name(inputs, source)
-    with file_lock(cache.fetch_lock(name), timeout_s=FETCH_TIMEOUT_S, what=f"fetching {source.reference}"):
-        started = time.time()
+def fetch(
+    options: HarborOptions,
+    base: Path,
+    cache: HarborCache,
+    *,
+    update: bool = False,
+    tools: FetchTools | None = None,
+    recorded: Recorded | None = None,
+) -> Fetched:
+    """The lock of an entry whose paths are relative to `base`, fetched where none that answers is current.
+
+    update: resolves what moves. tools.repair: fetches although current. recorded: what the source was when it was locked before;
+    that is fetched then, and the entry's own lock, which may be newer, stays. Raises ConfigError with every problem found,
+    NotPreparedError for what moves and was never resolved, PlatoonError.
+    """
+    tools = tools or FetchTools(cache)
+    check_places(cache)
+    request = read_request(options, base, cache)
+    search = _search(request)
+    if (done := _done(request, search, tools, update, recorded)) is not None:
+        return done
+    resolution = _resolution(request, search, update, recorded)
+    with file_lock(cache.fetch_lock(request.lock_key), timeout_s=LOCK_TIMEOUT_S, what=f"fetching {request.source.reference}"):
+        # Another fetch of the same may have done it while this one waited.
+        search = _search(request)
+        if (done := _done(request, search, tools, update, recorded)) is not None:
+            return done
         sweep_staging(cache)
-        listed = selection.add_index_files(source.list_tasks(), options, source)
-        chosen = selection.select(listed, options, lists, source.reference)
-        built, copied = _fetch_tasks(chosen, options, source, cache)
-        lock = HarborLock(
-            dataset=source.reference,
-            resolved=tree_digest(built),
-            source=source.describe(),
-            fetched_with=source.fetched_with,
-            inputs=inputs,
-            selection=_selection(options, lists, len(chosen), len(listed)),
-            tasks=tuple(built),
-        )
-        path = cache.lock_by_name(name)
-        make_durable(cache)
-        lock.write(cache.lock_by_digest(lock.digest))
-        lock.write(path)
-        meta = {"created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seconds": round(time.time() - started, 3)}
-        publish_json(path.with_name(path.name.replace(".lock.json", ".lock.meta.json")), meta, WRITABLE)
-    return Fetched(lock, path, copied)
+        with request.source.resolve(tools, resolution) as dataset:
+            if not tools.repair and (done := _unmoved(request, search, dataset, cache)) is not None:
+                return done
+            return _fetch(request, search, dataset, tools, keeps_name=recorded is not None)
 
 
-def inputs_digest(options: HarborOptions, lists: Sequence[Allowlist]) -> str:
-    """64 hex over what was asked for, as the rule for locks has it; not over what the dataset holds."""
-    refuse: dict[str, Any] = {
-        "agent_user": options.refuse.agent_user,
-        "gpus": options.refuse.gpus,
-        "per_task_build": options.refuse.per_task_build,
-        "sidecars": options.refuse.effective_sidecars,
+def make_lock(
+    request: Request, dataset: Dataset, tools: FetchTools, older: tuple[HarborLock, ...] = ()
+) -> tuple[HarborLock, TakenTasks]:
+    """The lock of a resolved dataset, its tasks in the cache; nothing is written but those. Raises ConfigError, PlatoonError."""
+    options, source = request.options, request.source
+    listed = selection.add_index_files(dataset.list_tasks(), options, dataset, source.reference)
+    chosen = selection.select(listed, options, request.lists, source.reference)
+    overlay = overlays_digest(request.overlays) if request.overlays else None
+    reuse = Reuse(tools.cache, not tools.repair, rows_of(older, dataset.resolved, overlay))
+    taken = take_tasks(request, dataset, chosen, reuse, tools)
+    lock = HarborLock(
+        dataset=source.reference,
+        resolved=dataset.resolved or tree_digest(taken.rows),
+        source=dataset.source,
+        fetched_with=source.fetched_with,
+        inputs=request.inputs,
+        selection={
+            "tasks": {item.path: item.digest for item in request.lists},
+            "select": dict(options.select),
+            "selected": len(chosen),
+            "of": len(listed),
+        },
+        tasks=taken.rows,
+        plans=taken.plans,
+        overlay=overlay,
+    )
+    return lock, taken
+
+
+def recorded_of(lock: HarborLock) -> Recorded:
+    """What a lock recorded of its source's resolution."""
+    return Recorded(lock.resolved, lock.source)
+
+
+def _search(request: Request) -> Search:
+    # What is read again at each fetch is answered by no lock.
+    return Search(None) if request.source.is_local else find_answer(request)
+
+
+def _done(request: Request, search: Search, tools: FetchTools, update: bool, recorded: Recorded | None) -> Fetched | None:
+    """The lock that leaves nothing to do, if it is there."""
+    answer = search.answer
+    if answer is not None and recorded is not None and answer.lock.resolved != recorded.resolved:
+        return None
+    if answer is None or tools.repair or (update and not request.source.pinned):
+        return None
+    return _published(answer, request, tools.cache) if is_current(answer.lock, tools.cache) else None
+
+
+def _unmoved(request: Request, search: Search, dataset: Dataset, cache: HarborCache) -> Fetched | None:
+    """The current lock of a source that moves, when it has not moved."""
+    answer = search.answer
+    if answer is None or answer.lock.resolved != dataset.resolved or answer.lock.is_legacy:
+        return None
+    same = answer.lock.source == dataset.source
+    return _published(answer, request, cache) if same and is_current(answer.lock, cache) else None
+
+
+def _resolution(request: Request, search: Search, update: bool, recorded: Recorded | None) -> Recorded | None:
+    """What a moving source is taken to be. Raises NotPreparedError where nothing says so and nobody asked what it is now."""
+    if request.source.pinned or update:
+        return None
+    if recorded is not None:
+        return recorded
+    if search.answer is not None:
+        return recorded_of(search.answer.lock)
+    rule = "what it names may move, and no lock says what it was"
+    if search.passed_over:
+        rule += f" ({'; '.join(search.passed_over)})"
+    raise NotPreparedError(Problem(rule, file=request.source.reference, advice=UPDATE_ADVICE))
+
+
+def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools, *, keeps_name: bool) -> Fetched:
+    started = time.time()
+    for text in search.passed_over:
+        tools.say(f"not used: {text}")
+    older = () if request.source.is_local else _older_locks(request)
+    lock, taken = make_lock(request, dataset, tools, older)
+    if search.answer is not None and not keeps_name:
+        _tell_changes(request, search.answer.lock, lock, tools)
+    make_durable(tools.cache)
+    answer = Answer(lock, request.path)
+    if keeps_name and (request.path.exists() or request.options.lock is not None):
+        return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)
+    make_directory(request.path.parent)
+    lock.write(request.path)
+    meta = {
+        "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(time.time() - started, 3),
+        "copied": taken.copied,
     }
-    if not options.refuse.privileges:
-        refuse["privileges"] = False
-    if options.refuse.uploads_over_mb is not None:
-        refuse["uploads_over_mb"] = options.refuse.uploads_over_mb
-    payload = {
-        "dataset": options.dataset,
-        "tasks": [item.digest for item in lists],
-        "select": {key: value if isinstance(value, list) else [value] for key, value in options.select.items()},
-        "overlays": [],
-        "refuse": refuse,
-        "index": [
-            {"path": item, "key": "task_id", "fields": None} if isinstance(item, str) else item.plain() for item in options.index
-        ],
-    }
-    return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+    publish_json(meta_path(request.path), meta, WRITABLE)
+    return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)
 
 
-def lock_name(inputs: str, source: Source) -> str:
-    """The file name of a lock without suffix; a local dataset's place enters, so that two `data` directories do not share one."""
-    place = getattr(source, "root", None)
-    if place is None:
-        return inputs[:16]
-    return hashlib.sha256(f"{inputs}\0{place.absolute()}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def _published(answer: Answer, request: Request, cache: HarborCache) -> Fetched:
+    """The lock lies by its digest too, from where runs read it."""
+    by_digest = cache.lock_by_digest(answer.lock.digest)
+    if not by_digest.is_file():
+        make_directory(by_digest.parent)
+        answer.lock.write(by_digest)
+    return Fetched(answer.lock, answer.path)
 
 
-def _fetch_tasks(
-    chosen: Sequence[SourceTask], options: HarborOptions, source: Source, cache: HarborCache
-) -> tuple[list[LockRow], int]:
-    built: list[LockRow] = []
-    problems: list[Problem] = []
-    copied = 0
-    names = selection.metadata_fields(options)
-    for task in chosen:
-        directory = source.materialise(task)
-        shown = f"{source.reference}/{printable(task.id)}"
-        found = list(tree_problems(directory, shown))
-        if found:
-            problems.extend(found)
-            continue
+def _older_locks(request: Request) -> tuple[HarborLock, ...]:
+    """Locks whose cached tasks may be the ones that are wanted, whatever question they answered."""
+    found = []
+    for path in dict.fromkeys((request.path, request.legacy_path)):
         try:
-            contents = read_contents(directory)
-            index = selection.add_metadata(task.index, rows.read_metadata(directory) if names else {}, names, printable(task.id))
-            built.append(rows.build_row(task, directory, contents, index, options))
-            if not problems:
-                copied += publish_task(directory, contents, cache)
-        except ConfigError as error:
-            problems.extend(error.problems)
-        except HASH_ERRORS as error:
-            problems.append(Problem(f"cannot be read: {printable(str(error))}", file=shown))
-    if problems:
-        more = len(problems) - SHOWN_PROBLEMS
-        raise ConfigError(
-            problems[:SHOWN_PROBLEMS] + ([Problem(f"and {more} more problems", file=source.reference)] if more > 0 else [])
-        )
-    return _refuse_per_task_builds(built, options), copied
+            found.append(HarborLock.read(path))
+        except ConfigError:
+            continue
+    return tuple(found)
 
 
-def _refuse_per_task_builds(built: list[LockRow], options: HarborOptions) -> list[LockRow]:
-    if not options.refuse.per_task_build:
-        return built
-    users: dict[str, int] = {}
-    for row in built:
-        if row.runnable and row.image_key is not None:
-            users[row.image_key] = users.get(row.image_key, 0) + 1
-    why = "per_task_build: no other task shares the image it builds"
-    return [replace(row, refused=why) if row.runnable and users.get(row.image_key or "") == 1 else row for row in built]
+def _tell_changes(request: Request, before: HarborLock, after: HarborLock, tools: FetchTools) -> None:
+    """Says when the same question has another answer, as an adapter's that downloads may."""
+    if before.resolved != after.resolved:
+        return
+    if changed := changes(before, after):
+        shown = ", ".join(printable(name) for name in changed[:SHOWN_CHANGES])
+        more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
+        tools.say(f"{request.source.reference}: gave other tasks than before: {shown}{more}")
 
 
-def _selection(options: HarborOptions, lists: Sequence[Allowlist], selected: int, of: int) -> Mapping[str, Any]:
-    return {"tasks": {item.path: item.digest for item in lists}, "select": dict(options.select), "selected": selected, "of": of}
+def lock_summary(lock: HarborLock) -> Mapping[str, Any]:
+    """Counts of a lock for people and programs."""
+    return {"lock_digest": lock.digest, "tasks": len(lock.tasks), "runnable": len(lock.runnable)}

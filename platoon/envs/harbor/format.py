@@ -28,6 +28,9 @@ from platoon.errors import PlatoonError
 
 HASHED_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
 HASHED_DIRECTORIES = ("environment", "tests", "solution", "steps")
+# What a task without an ignore file of its own leaves out of its content hash.
+DEFAULT_IGNORES = "__pycache__/\n*.pyc\n.DS_Store\n*.swp\n*.swo\n*~\n"
+DOCKERFILE = "environment/Dockerfile"
 COMPOSE_FILE = "environment/docker-compose.yaml"
 UNREAD_COMPOSE_FILES = ("docker-compose.yml", "compose.yaml", "compose.yml")
 TOML_LIMIT_BYTES = 1024 * 1024
@@ -69,7 +72,11 @@ class HarborTask:
     @property
     def uploads_environment(self) -> bool:
         """Whether a session copies `environment/` into the working directory: nothing else would bring its files there."""
-        return self.image_source in ("docker_image", "none") and _has_entries(self.directory / "environment")
+        if self.image_source == "docker_image":
+            # As Harbor has it: a Dockerfile or a compose file says what becomes of the other files.
+            definitions = (DOCKERFILE, COMPOSE_FILE)
+            return _has_entries(self.directory / "environment") and not any(_is_file(self.directory / name) for name in definitions)
+        return self.image_source == "none" and _has_entries(self.directory / "environment")
 
 
 def read_task(directory: Path) -> HarborTask:
@@ -123,6 +130,16 @@ def read_instruction(directory: Path) -> str:
     return text
 
 
+def read_dockerfile(directory: Path, name: str = DOCKERFILE) -> str | None:
+    """The text of a Dockerfile of a task, None where there is none. Raises TaskRefused (`image`) for one that cannot be read."""
+    if not _is_file(directory / name):
+        return None
+    try:
+        return _read(directory, name, TOML_LIMIT_BYTES)
+    except TaskRefused as refused:
+        raise TaskRefused("image", refused.why) from None
+
+
 def cut_canary(text: str) -> str:
     """Text without the canary lines at its top and the blank lines below them."""
     lines = text.splitlines(keepends=True)
@@ -161,7 +178,7 @@ def _is_canary(line: str) -> bool:
 def _image_source(directory: Path, environment: EnvironmentTable) -> ImageSource:
     if environment.docker_image is not None:
         return "docker_image"
-    if _is_file(directory / "environment/Dockerfile"):
+    if _is_file(directory / DOCKERFILE):
         return "dockerfile"
     return "compose" if _is_file(directory / COMPOSE_FILE) else "none"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
+from platoon.artifacts.digests import is_digest
 from platoon.artifacts.publish import publish_bytes
 from platoon.envs.harbor.holdout import HoldOutRow
 from platoon.errors import ConfigError, Problem
@@ -40,9 +41,20 @@ _HEAD_KEYS = (
 )
 
 
+_OPTIONAL = frozenset({"origin", "upstream_digest", "verifier_image", "compose", "overlays", "input_files"})
+_KNOWN = ("index", "flags", "image", "verifier_image", "compose", "refused", "input_files", "upstream_digest", "origin")
+# What a lock of 0.4 has no word for.
+_SINCE_05 = frozenset({"source", "compose_rule"})
+
+
 @dataclass(frozen=True)
 class LockRow:
-    """One task. path: below the Harbor cache. refused: None, or `<code>: <why>`. input_files: task-relative path to digest."""
+    """One task. path: below the Harbor cache. refused: None, or `<code>: <why>`. input_files: task-relative path to digest.
+
+    upstream_digest: before overlays, None where they changed nothing. origin: repository and commit, for a task of a registry file.
+    compose: the digest of its stack plan, and what of the task the host-network fallback could not rewrite. overlays: the names of
+    those that matched.
+    """
 
     name: str
     digest: str
@@ -54,6 +66,9 @@ class LockRow:
     compose: Mapping[str, Any] | None = None
     refused: str | None = None
     input_files: Mapping[str, str] | None = None
+    upstream_digest: str | None = None
+    origin: Mapping[str, str] | None = None
+    overlays: tuple[str, ...] = ()
 
     @property
     def runnable(self) -> bool:
@@ -74,26 +89,25 @@ class LockRow:
             "digest": self.digest,
             "path": self.path,
             "source_path": self.source_path,
+            "origin": self.origin,
+            "upstream_digest": self.upstream_digest,
             "index": self.index,
             "flags": self.flags,
             "image": self.image,
             "verifier_image": self.verifier_image,
             "compose": self.compose,
+            "overlays": list(self.overlays) or None,
             "refused": self.refused,
             "input_files": self.input_files,
         }
-        optional = ("verifier_image", "compose", "input_files")
-        return {key: _sorted(value) for key, value in row.items() if not (key in optional and value is None)}
+        return {key: _sorted(value) for key, value in row.items() if not (key in _OPTIONAL and value is None)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError or TypeError for what `to_dict` did not write."""
-        known = {
-            key: value[key]
-            for key in ("index", "flags", "image", "verifier_image", "compose", "refused", "input_files")
-            if key in value
-        }
-        return cls(str(value["name"]), str(value["digest"]), str(value["source_path"]), **known)
+        known = {key: value[key] for key in _KNOWN if key in value}
+        overlays = tuple(map(str, value.get("overlays") or ()))
+        return cls(str(value["name"]), str(value["digest"]), str(value["source_path"]), overlays=overlays, **known)
 
     def for_holdout(self) -> HoldOutRow:
         return HoldOutRow(self.name, self.index, self.runnable, self.input_files)
@@ -101,7 +115,10 @@ class LockRow:
 
 @dataclass(frozen=True)
 class HarborLock:
-    """A whole lock. inputs: digest of what was asked for. tasks: sorted by name."""
+    """A whole lock. inputs: digest of what was asked for. tasks: sorted by name. plans: stack plans by their digests.
+
+    compose_rule: None for a lock that release 0.4 wrote, which has no stack plans and no source.
+    """
 
     dataset: str
     resolved: str
@@ -115,8 +132,13 @@ class HarborLock:
     plans: Mapping[str, Any] = field(default_factory=dict)
     hash_rule: str = HASH_RULE
     build_key_rule: str = BUILD_KEY_RULE
-    compose_rule: str = COMPOSE_RULE
+    compose_rule: str | None = COMPOSE_RULE
     version: int = VERSION
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether release 0.4 wrote it."""
+        return self.compose_rule is None
 
     @cached_property
     def by_name(self) -> Mapping[str, LockRow]:
@@ -134,7 +156,11 @@ class HarborLock:
 
     def to_bytes(self) -> bytes:
         """The canonical bytes."""
-        head = {key: _sorted(getattr(self, key)) for key in _HEAD_KEYS}
+        return self._data
+
+    @cached_property
+    def _data(self) -> bytes:
+        head = {key: _sorted(getattr(self, key)) for key in _HEAD_KEYS if not (self.is_legacy and key in _SINCE_05)}
         lines = [f" {_compact(key)}: {_compact(value)}," for key, value in head.items()]
         plans = [f"  {_compact(key)}: {_compact(_sorted(self.plans[key]))}" for key in sorted(self.plans)]
         lines.append(' "plans": {' + ("\n" + ",\n".join(plans) + "\n }," if plans else "},"))
@@ -160,13 +186,20 @@ class HarborLock:
         """The lock of its bytes. Raises ConfigError."""
         try:
             value = json.loads(data)
-            rules = {"version": VERSION, "hash_rule": HASH_RULE, "compose_rule": COMPOSE_RULE, "build_key_rule": BUILD_KEY_RULE}
-            for key, wanted in rules.items():
+            is_legacy = "compose_rule" not in value
+            rules: dict[str, Any] = {"version": VERSION, "hash_rule": HASH_RULE, "build_key_rule": BUILD_KEY_RULE}
+            for key, wanted in rules.items() if is_legacy else (*rules.items(), ("compose_rule", COMPOSE_RULE)):
                 if value.get(key) != wanted:
                     rule = f"must be {wanted}, got {str(value.get(key))[:80]}"
                     raise ConfigError(Problem(rule, key=key, file=shown_as, advice="fetch the dataset again"))
-            head = {key: value[key] for key in _HEAD_KEYS}
-            return cls(**head, plans=value["plans"], tasks=tuple(LockRow.from_dict(row) for row in value["tasks"]))
+            head = {key: value[key] for key in _HEAD_KEYS if not (is_legacy and key in _SINCE_05)}
+            if is_legacy:
+                head |= {"source": {}, "compose_rule": None}
+            plans = {} if is_legacy else value["plans"]
+            rows = tuple(LockRow.from_dict(row) for row in value["tasks"])
+            if not isinstance(plans, dict) or not all(isinstance(row.index, dict) and is_digest(row.digest) for row in rows):
+                raise TypeError("a table or a digest is none")
+            return cls(**head, plans=plans, tasks=rows)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = str(error)[:200]
             raise ConfigError(Problem(f"is no lock: {reason}", file=shown_as, advice="fetch the dataset again")) from None

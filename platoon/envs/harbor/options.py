@@ -6,7 +6,6 @@ is not served is refused with what is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -15,19 +14,17 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from platoon.config.model import ConfigModel, Options, PositiveFloat, problems_error
 from platoon.config.problems import from_validation_error
 from platoon.envs.harbor.rewards import DEFAULT_PRIMARY, RewardContract, parse_contract
+from platoon.envs.harbor.sources.adapter_options import AdapterOptions
+from platoon.envs.harbor.sources.reference import RegistryReference, parse_reference
+from platoon.envs.harbor.sources.urls import WEB_SCHEMES, check_address, is_address
 from platoon.errors import ConfigError, Problem
 
-DIRECTORY_ADVICE = "name a local directory, relative to the configuration file"
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+DATASET_ADVICE = "name a directory, hf://, harbor:// or git+<url>, or give an adapter"
 UserPolicy = Literal["refuse", "ignore", "honor"]
 Scalar = str | int | float | bool
 
 # Keys that mean something elsewhere in the product's documents, with what serves their purpose here.
 _UNSERVED: Mapping[str, str] = {
-    "adapter": "generate the dataset, then name its directory as dataset",
-    "lock": "name the dataset; its lock is found by what was asked for",
-    "overlays": "change the task directories, or a copy of them",
-    "registry": "a dataset is a local directory",
     "node_services": "sandboxes of one container are served",
     "on_sidecar_down": "sandboxes of one container are served",
     "verifier_classifiers": "graders report through the reward file",
@@ -60,6 +57,11 @@ class Refuse(ConfigModel):
     @property
     def effective_sidecars(self) -> bool:
         return self.sidecars or self.stack is not None
+
+    @property
+    def sets_sidecars(self) -> bool:
+        """Whether the entry says anything of sidecars; release 0.4 refused them where it did not."""
+        return "sidecars" in self.model_fields_set or self.stack is not None
 
 
 class IndexFile(ConfigModel):
@@ -122,10 +124,16 @@ class RewardOption(ConfigModel):
 
 
 class HarborOptions(ConfigModel):
-    """All options of a Harbor entry. Exactly one of dataset, dataset_dir and task_dirs says what is served."""
+    """All options of a Harbor entry. Exactly one of dataset, adapter, dataset_dir, task_dirs and lock alone says what is served."""
 
     dataset: str | None = None
-    """a dataset to lock: a local directory"""
+    """dataset to lock: path, `hf://org/name@rev#path`, `harbor://org/name@ref`, `harbor://name@version` or `git+<url>@ref#path`"""
+    adapter: AdapterOptions | None = None
+    """a program that generates the dataset to lock"""
+    registry: str | None = None
+    """file or URL of the registry of `harbor://name@version`; Harbor's own when unset"""
+    lock: str | None = None
+    """the lock to read, and with a dataset or adapter to write; found by what is asked for when unset"""
     dataset_dir: str | None = None
     """a directory of tasks to serve as it is, without a lock"""
     task_dirs: list[str] | None = None
@@ -136,6 +144,8 @@ class HarborOptions(ConfigModel):
     """index fields and their allowed values; `name` takes globs"""
     refuse: Refuse = Refuse()
     """which tasks a fetch refuses"""
+    overlays: list[str] = Field(default_factory=list)
+    """directories of edits that a fetch applies to the tasks they match, in order"""
     index: list[str | IndexFile | IndexMetadata] = Field(default_factory=list)
     """more index fields: files, or scalars of the tasks' own metadata"""
     splits: str | None = None
@@ -195,31 +205,40 @@ class HarborOptions(ConfigModel):
                 raise problems_error(found)
         return value
 
-    @field_validator("dataset", "dataset_dir")
+    @field_validator("dataset_dir", "lock")
     @classmethod
     def _is_a_path(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        if not value or any(character in value for character in "\0\n"):
+        if value is not None and (not value or any(character in value for character in "\0\n") or is_address(value)):
             raise ValueError("must be a path")
-        if SCHEME.match(value):
-            raise ValueError(f"must be a local directory ({DIRECTORY_ADVICE})")
+        return value
+
+    @field_validator("dataset")
+    @classmethod
+    def _is_a_reference(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                parse_reference(value)
+            except ValueError as error:
+                # The value itself is not shown: it may hold a secret.
+                raise problems_error([Problem(str(error), advice=DATASET_ADVICE)]) from None
+        return value
+
+    @field_validator("registry")
+    @classmethod
+    def _is_a_registry(cls, value: str | None) -> str | None:
+        if value is not None and (is_address(value) or any(character in value for character in "\0\n") or not value):
+            try:
+                check_address(value, WEB_SCHEMES)
+            except ValueError as error:
+                raise problems_error([Problem(str(error), advice="name a registry.json file or its URL")]) from None
         return value
 
     def checks(self) -> Iterator[Problem]:
-        served = [key for key in ("dataset", "dataset_dir", "task_dirs") if getattr(self, key) is not None]
-        if not served:
-            yield Problem("is required: what the entry serves", key="dataset", advice=DIRECTORY_ADVICE)
-        elif len(served) > 1:
-            yield Problem(f"excludes {served[0]}", key=served[1])
-        if self.dataset is None:
-            for key in ("tasks", "select", "index", "refuse"):
-                if key in self.model_fields_set:
-                    yield Problem("needs dataset", key=key)
+        yield from self._source_checks()
         if self.splits is not None and self.holdout is not None:
             yield Problem("excludes splits", key="holdout")
-        if self.holdout is not None and self.dataset is None:
-            yield Problem("needs dataset", key="holdout")
+        if self.holdout is not None and not self.is_locked:
+            yield Problem("needs dataset, adapter or lock", key="holdout")
         if self.verifier_provider_options is not None and self.provider is None:
             yield Problem("needs a provider", key="verifier_provider_options")
         try:
@@ -229,6 +248,38 @@ class HarborOptions(ConfigModel):
         for key in self.select:
             if key.startswith("flags."):
                 yield Problem("selects by index fields and name alone", key=f"select.{key}")
+
+    def _source_checks(self) -> Iterator[Problem]:
+        served = [key for key in ("dataset", "adapter", "dataset_dir", "task_dirs") if getattr(self, key) is not None]
+        if not served and self.lock is None:
+            yield Problem("is required: what the entry serves", key="dataset", advice=DATASET_ADVICE)
+        elif len(served) > 1:
+            yield Problem(f"excludes {served[0]}", key=served[1])
+        if not self.is_fetched:
+            for key in ("tasks", "select", "overlays", "index", "refuse"):
+                if key in self.model_fields_set:
+                    yield Problem("needs dataset or adapter", key=key)
+            if self.lock is not None and served:
+                yield Problem(f"excludes {served[0]}", key="lock")
+        if self.registry is not None and not self._names_a_registry:
+            yield Problem("needs a dataset harbor://name@version", key="registry")
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether a fetch makes the lock of what is served."""
+        return self.dataset is not None or self.adapter is not None
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether what is served has a lock: it is fetched, or read from the lock that is named."""
+        return self.is_fetched or self.lock is not None
+
+    @property
+    def _names_a_registry(self) -> bool:
+        try:
+            return self.dataset is not None and isinstance(parse_reference(self.dataset), RegistryReference)
+        except ValueError:
+            return False
 
     @property
     def reward_contract(self) -> RewardContract:

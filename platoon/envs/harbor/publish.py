@@ -7,10 +7,12 @@ the next one on that host.
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from platoon.artifacts.digests import ExpectedTask, HashedTask, verify_tasks
@@ -41,6 +43,11 @@ class HarborCache:
     def task(self, digest: str) -> Path:
         """Where the task of a `sha256:<hex>` digest lies, whether it is there or not."""
         return self.tasks / key_of(digest)
+
+    def has_task(self, digest: str) -> bool:
+        """Whether the cache has a directory, no link, for a digest; its bytes are not looked at."""
+        path = self.task(digest)
+        return path.is_dir() and not path.is_symlink()
 
     def lock_by_digest(self, digest: str) -> Path:
         """Where the lock of a digest lies; a lock by digest never changes, unlike one by name."""
@@ -110,5 +117,11 @@ def cache_problems(digests: Iterable[str], cache: HarborCache) -> list[str | Non
 
 def staging_name() -> str:
     """A name for a directory in the staging area that tells which process made it."""
+    return f"{_owner(os.getpid())},{uuid.uuid4().hex}"
+
+
+@lru_cache(maxsize=1)
+def _owner(pid: int) -> str:
+    """The process of this pid, which is the calling one."""
     me = this_process()
-    return f"{me.host},{me.pid},{me.start_ticks},{uuid.uuid4().hex}"
+    return f"{me.host},{me.pid},{me.start_ticks}"

@@ -1,125 +1,313 @@
-"""One row of a lock from one task directory: flags, image, input files, and the first refusal that applies, in a fixed order."""
+"""One row of a lock from one cached task: flags, plans, input files, and the first refusal that applies, in a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.digests import HashedTask, input_digests
-from platoon.config.yaml import read_yaml
-from platoon.envs.harbor.format import COMPOSE_FILE, UNREAD_COMPOSE_FILES, HarborTask, TaskRefused, read_task, read_toml
+from platoon.config.text import printable
+from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
+from platoon.envs.harbor.compose.plan import is_program
+from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
 from platoon.envs.harbor.lock import LockRow
-from platoon.envs.harbor.options import HarborOptions, Refuse
-from platoon.envs.harbor.source import SourceTask
+from platoon.envs.harbor.options import Refuse
+from platoon.envs.harbor.overlays import Overlay
+from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.envs.harbor.task_toml import TaskToml
-from platoon.errors import ConfigError
+from platoon.images.dockerfile import DockerfileError, plan_image
 
 NOT_INPUTS = frozenset(
     f"environment/{name}" for name in ("Dockerfile", ".dockerignore", "docker-compose.yaml", *UNREAD_COMPOSE_FILES)
 )
+FACTS = ("flags", "image", "verifier_image", "compose", "refused", "input_files")
 BYTES_PER_MB = 1024 * 1024
+# The first that applies is recorded; `per_task_build`, the last, depends on all rows and is added by the fetch.
+ORDER = ("overlay", "stack", "gpus", "agent_user", "compose", "task_config", "image", "uploads_over_mb")
+STACK_REFUSAL = "the compose file adds sidecar services (refuse: {sidecars: false} fetches it as a stack)"
+USER_ADVICE = "(refuse: {agent_user: false} fetches it, and the environment's agent_user then decides how it runs)"
 
 
-def build_row(task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], options: HarborOptions) -> LockRow:
-    """The row of a task. Never raises for what the task holds: that is `refused`."""
-    flags: dict[str, Any] = {}
-    image: dict[str, Any] = {}
-    refused: str | None = None
-    inputs: dict[str, str] | None = {}
+@dataclass(frozen=True)
+class BuiltRow:
+    """plan: the stack plan that the row names, as JSON. warnings: for people, each of this task."""
+
+    row: LockRow
+    plan: Mapping[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What decides a row beside the task's files. overlays: those that matched. overlay_refusal: why one could not be applied.
+
+    programs: files that are executable whatever they are called and begin with.
+    """
+
+    refuse: Refuse
+    programs: frozenset[str] = frozenset()
+    overlays: tuple[Overlay, ...] = ()
+    overlay_refusal: str | None = None
+    upstream_digest: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the settings, 64 hex."""
+        overlays = [[overlay.name, overlay.digest] for overlay in self.overlays]
+        parts = [self.refuse.plain(), sorted(self.programs), overlays, self.overlay_refusal]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@dataclass
+class _Judged:
+    """What is known so far: refusals by code, of which the first in ORDER counts."""
+
+    refusals: dict[str, str] = field(default_factory=dict)
+
+    def add(self, code: str, why: str) -> None:
+        self.refusals.setdefault(code, f"{code}: {why}")
+
+    def take(self, refused: TaskRefused) -> None:
+        self.add(refused.code, refused.why)
+
+    @property
+    def first(self) -> str | None:
+        return next((self.refusals[code] for code in ORDER if code in self.refusals), None)
+
+
+def fact_of(built: BuiltRow) -> dict[str, Any]:
+    """What of a row follows from the task's bytes and the settings alone, as JSON values."""
+    row = {name: getattr(built.row, name) for name in FACTS}
+    return {"row": row, "plan": built.plan, "warnings": list(built.warnings)}
+
+
+def row_of(
+    fact: Mapping[str, Any], task: SourceTask, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
+) -> BuiltRow:
+    """The row that `build_row` gives, from a fact. Raises KeyError or TypeError for what is none."""
+    row = _placed(
+        LockRow(task.id, contents.digest, task.path, **{name: fact["row"][name] for name in FACTS}), task, index, settings
+    )
+    return BuiltRow(row, fact["plan"], tuple(fact["warnings"]))
+
+
+def _placed(row: LockRow, task: SourceTask, index: Mapping[str, Any], settings: TaskSettings) -> LockRow:
+    return replace(
+        row,
+        index=index,
+        upstream_digest=settings.upstream_digest,
+        origin=task.origin,
+        overlays=tuple(overlay.name for overlay in settings.overlays),
+    )
+
+
+def build_row(
+    task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
+) -> BuiltRow:
+    """The row of a task whose files, overlays applied, lie in `directory`. What is wrong with the task is `refused`, not raised."""
+    judged = _Judged()
+    if settings.overlay_refusal is not None:
+        judged.add("overlay", settings.overlay_refusal)
+    stack = _stack(directory, settings, judged)
+    toml: TaskToml | None = None
+    planned: PlannedTask | None = None
+    verifier_image: Mapping[str, Any] | None = None
+    verifier_uploads: Sequence[str] = ()
     try:
         toml = read_toml(directory)
-        stack = _stack(directory)
-        flags = _flags(toml, directory, stack)
-        for refusal in _early_refusals(toml, stack, options.refuse):
-            raise refusal
-        loaded = read_task(directory)
-        image = _image(loaded)
-        if loaded.uploads_environment:
-            files = [file for file in contents.files if file.path.startswith("environment/")]
-            flags["upload_bytes"] = sum(file.size_bytes for file in files)
-            paths = [file.path for file in files if file.path not in NOT_INPUTS]
-            inputs = dict(zip(paths, input_digests(directory, paths), strict=True))
-        _check_uploads(flags["upload_bytes"], options.refuse)
-    except TaskRefused as refusal:
-        refused = refusal.refusal
-    return LockRow(task.id, contents.digest, task.path, index, flags, image, refused=refused, input_files=inputs)
+        _judge_toml(toml, settings.refuse, judged)
+        verifier_image, verifier_uploads = _verifier_image(toml, directory, settings, judged)
+        read_task(directory)
+    except TaskRefused as refused:
+        judged.take(refused)
+    if toml is not None:
+        planned = _plan(toml, directory, settings, judged)
+    flags = _flags(toml, directory, stack)
+    if planned is not None:
+        _judge_plan(planned, flags, settings.refuse, judged)
+    sizes = {file.path: file.size_bytes for file in contents.files}
+    paths = [path for path in (planned.inputs if planned else ()) if path in sizes and path not in NOT_INPUTS]
+    uploads = [sum(sizes.get(path, 0) for path in paths) for paths in (planned.uploads if planned else (), verifier_uploads)]
+    flags["upload_bytes"] = max(uploads)
+    limit = settings.refuse.uploads_over_mb
+    if limit is not None and flags["upload_bytes"] > limit * BYTES_PER_MB:
+        judged.add("uploads_over_mb", f"a session would upload {flags['upload_bytes']} bytes, over {limit:g} MiB")
+    row = LockRow(
+        task.id,
+        contents.digest,
+        task.path,
+        flags=flags,
+        image=planned.image if planned is not None else {"kind": "none"},
+        verifier_image=verifier_image,
+        compose=planned.compose if planned is not None else None,
+        refused=judged.first,
+        input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
+    )
+    plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
+    return BuiltRow(_placed(row, task, index, settings), plan, tuple(_warnings(flags, planned)))
+
+
+def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
+    """Rows with what depends on all of them: which builds are shared, and which are refused for being of one task alone."""
+    if refuse.per_task_build:
+        users = _users(rows)
+        why = "per_task_build: no other task shares the image it builds"
+        rows = [
+            replace(row, refused=why) if row.runnable and any(users.get(key) == 1 for key in _build_keys(row)) else row
+            for row in rows
+        ]
+    users = _users(rows)
+    return [
+        replace(row, image=_with_kind(row.image, users), verifier_image=_with_kind(row.verifier_image, users))
+        if _build_keys(row)
+        else row
+        for row in rows
+    ]
 
 
 def read_metadata(directory: Path) -> Mapping[str, Any]:
-    """A task's `[metadata]`; empty for a task whose settings cannot be read, which is refused elsewhere."""
+    """The scalars of a task's `[metadata]`, and [] for what is none; empty where the settings cannot be read, which is refused."""
     try:
-        return read_toml(directory).metadata
+        metadata = read_toml(directory).metadata
     except TaskRefused:
         return {}
+    return {key: value if isinstance(value, str | int | float | bool) else [] for key, value in metadata.items()}
 
 
-def _flags(toml: TaskToml, directory: Path, stack: str) -> dict[str, Any]:
-    flags: dict[str, Any] = {
+def _stack(directory: Path, settings: TaskSettings, judged: _Judged) -> str | None:
+    try:
+        stack = stack_kind(directory, settings.overlays)
+    except TaskRefused as refused:
+        judged.take(refused)
+        return None
+    if stack == "sidecars" and settings.refuse.effective_sidecars:
+        judged.add("stack", STACK_REFUSAL)
+    return stack
+
+
+def _judge_toml(toml: TaskToml, refuse: Refuse, judged: _Judged) -> None:
+    if toml.environment.gpus and refuse.gpus:
+        judged.add("gpus", _gpus_refusal(toml.environment.gpus))
+    if not refuse.agent_user:
+        return
+    if toml.agent.user is not None or toml.verifier.user is not None:
+        judged.add("agent_user", f"the task sets [agent].user or [verifier].user {USER_ADVICE}")
+    if any(hook.user is not None for hook in toml.verifier.collect):
+        judged.add("agent_user", f"a collect hook of the task sets a user {USER_ADVICE}")
+
+
+def _plan(toml: TaskToml, directory: Path, settings: TaskSettings, judged: _Judged) -> PlannedTask | None:
+    try:
+        return plan_task(
+            toml,
+            directory,
+            overlays=settings.overlays,
+            privileges=not settings.refuse.privileges,
+            executable=_executable(directory, settings.programs),
+        )
+    except TaskRefused as refused:
+        judged.take(refused)
+        return None
+
+
+def _judge_plan(planned: PlannedTask, flags: dict[str, Any], refuse: Refuse, judged: _Judged) -> None:
+    flags["gpus"] = planned.gpus
+    if planned.gpus and refuse.gpus:
+        judged.add("gpus", _gpus_refusal(planned.gpus))
+    if not refuse.agent_user:
+        return
+    if planned.user is not None:
+        judged.add("agent_user", f"the compose file sets the user of main {USER_ADVICE}")
+    if planned.image.get("suffix_user") is not None:
+        judged.add("agent_user", f"the Dockerfile ends in a USER {USER_ADVICE}")
+
+
+def _verifier_image(
+    toml: TaskToml, directory: Path, settings: TaskSettings, judged: _Judged
+) -> tuple[Mapping[str, Any] | None, Sequence[str]]:
+    """The plan of a separate verifier's own image and what its sandbox uploads, as paths of the task."""
+    environment = toml.verifier.environment
+    if not toml.verifier.separate:
+        return None, ()
+    if environment is not None and environment.docker_image is not None:
+        return {"kind": "prebuilt", "ref": environment.docker_image, "upload_environment": False}, ()
+    text = read_dockerfile(directory, "tests/Dockerfile")
+    if text is None:
+        return None, ()
+    try:
+        executable = _executable(directory, settings.programs)
+        plan = plan_image(directory / "tests", text, root=directory, executable=executable)
+    except DockerfileError as error:
+        judged.add("image", f"tests/{error}")
+        return None, ()
+    except OSError as error:
+        judged.add("image", f"tests/Dockerfile: cannot be planned: {error.strerror}")
+        return None, ()
+    if plan.suffix_user is not None and settings.refuse.agent_user:
+        judged.add("agent_user", f"tests/Dockerfile ends in a USER {USER_ADVICE}")
+    return {**plan.to_dict(), "kind": "build"}, [f"tests/{path}" for path in plan.uploads]
+
+
+def _executable(directory: Path, programs: frozenset[str]) -> Callable[[Path], bool]:
+    """Whether a file of the task counts as a program in build keys: by what the source says, not by modes in the cache.
+
+    The cache has one entry for equal files, whichever source they came from first.
+    """
+    if not programs:
+        return is_program
+    return lambda path: path.relative_to(directory).as_posix() in programs or is_program(path)
+
+
+def _flags(toml: TaskToml | None, directory: Path, stack: str | None) -> dict[str, Any]:
+    flags: dict[str, Any] = {"stack": stack} if stack is not None else {}
+    if unread := [name for name in UNREAD_COMPOSE_FILES if (directory / "environment" / name).is_file()]:
+        flags["unread_compose"] = unread
+    if toml is None:
+        return flags
+    flags |= {
         "verifier": "separate" if toml.verifier.separate else "shared",
         "artifacts": len(toml.artifacts),
-        "stack": stack,
         "network": toml.environment.network,
         "gpus": toml.environment.gpus or 0,
         "agent_user": toml.agent.user,
         "verifier_user": toml.verifier.user,
         "os": toml.environment.os.lower(),
-        "upload_bytes": 0,
     }
     if toml.verifier.environment is not None and toml.verifier.environment.network_mode is not None:
         flags["verifier_network"] = toml.verifier.environment.network_mode
-    if unread := [name for name in UNREAD_COMPOSE_FILES if (directory / "environment" / name).is_file()]:
-        flags["unread_compose"] = unread
     return flags
 
 
-def _early_refusals(toml: TaskToml, stack: str, refuse: Refuse) -> Iterator[TaskRefused]:
-    if stack == "sidecars" and refuse.effective_sidecars:
-        yield TaskRefused("stack", "the compose file adds sidecar services (refuse: {sidecars: false} fetches it as a stack)")
-    if toml.environment.gpus and refuse.gpus:
-        yield TaskRefused("gpus", f"the task asks for {toml.environment.gpus} GPUs (refuse: {{gpus: false}} fetches it)")
-    if refuse.agent_user:
-        users = (("agent", toml.agent.user), ("verifier", toml.verifier.user))
-        for table, user in users:
-            if user is not None:
-                yield TaskRefused("agent_user", f"[{table}].user is {user} (refuse: {{agent_user: false}} fetches it)")
-        for hook in toml.verifier.collect:
-            if hook.user is not None:
-                yield TaskRefused("agent_user", f"a collect hook's user is {hook.user} (refuse: {{agent_user: false}} fetches it)")
-    if stack in ("main_only", "sidecars"):
-        yield TaskRefused(
-            "compose", f"{COMPOSE_FILE}: compose settings are not planned (tasks of one container without them are served)"
-        )
-    if stack == "unreadable":
-        yield TaskRefused("compose", f"{COMPOSE_FILE}: is no compose file")
+def _gpus_refusal(count: int) -> str:
+    return f"the task asks for {count} GPUs (refuse: {{gpus: false}} fetches it)"
 
 
-def _stack(directory: Path) -> str:
-    path = directory / COMPOSE_FILE
-    if not path.is_file():
-        return "single"
-    try:
-        value = read_yaml(path, shown_as=COMPOSE_FILE)
-    except ConfigError:
-        return "unreadable"
-    services = value.get("services") if isinstance(value, dict) else None
-    if not isinstance(services, dict) or not services:
-        return "unreadable"
-    if set(services) != {"main"}:
-        return "sidecars"
-    return "trivial" if not services["main"] and set(value) <= {"services", "version"} else "main_only"
+def _warnings(flags: Mapping[str, Any], planned: PlannedTask | None) -> Sequence[str]:
+    if planned is not None:
+        return [printable(text) for text in planned.warnings]
+    # A task that cannot be planned is refused; what else is odd about it is told all the same.
+    return [f"environment/{name} is not read: Harbor reads docker-compose.yaml alone" for name in flags.get("unread_compose", ())]
 
 
-def _image(task: HarborTask) -> dict[str, Any]:
-    if task.image_source == "docker_image":
-        return {"kind": "prebuilt", "ref": task.environment.docker_image, "upload_environment": task.uploads_environment}
-    if task.image_source == "dockerfile":
-        why = "environment/Dockerfile: images are not built (name docker_image, or leave the Dockerfile out)"
-        raise TaskRefused("image", why)
-    return {"kind": "none", "upload_environment": task.uploads_environment}
+def _build_keys(row: LockRow) -> list[str]:
+    images = (row.image, row.verifier_image or {})
+    return [str(image["key"]) for image in images if image.get("key") is not None]
 
 
-def _check_uploads(upload_bytes: int, refuse: Refuse) -> None:
-    limit = refuse.uploads_over_mb
-    if limit is not None and upload_bytes > limit * BYTES_PER_MB:
-        raise TaskRefused("uploads_over_mb", f"a session would upload {upload_bytes} bytes, over {limit:g} MiB")
+def _users(rows: Sequence[LockRow]) -> dict[str, int]:
+    users: dict[str, int] = {}
+    for row in rows:
+        if row.runnable:
+            for key in set(_build_keys(row)):
+                users[key] = users.get(key, 0) + 1
+    return users
+
+
+def _with_kind(image: Any, users: Mapping[str, int]) -> Any:
+    if image is None or image.get("key") is None:
+        return image
+    return {**image, "kind": "shared" if users.get(str(image["key"]), 0) > 1 else "per_task"}

@@ -14,7 +14,7 @@ from typing import Any
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
-from platoon.envs.harbor.source import Source, SourceTask
+from platoon.envs.harbor.sources.protocol import Dataset, SourceTask
 from platoon.errors import ConfigError, Problem
 
 LIST_LIMIT_BYTES = 64 * 1024 * 1024
@@ -45,14 +45,14 @@ def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
     return lists
 
 
-def add_index_files(tasks: Sequence[SourceTask], options: HarborOptions, source: Source) -> list[SourceTask]:
+def add_index_files(tasks: Sequence[SourceTask], options: HarborOptions, dataset: Dataset, shown_as: str) -> list[SourceTask]:
     """Tasks with the fields of `index:` files laid over what their dataset says of them."""
     fields: dict[str, dict[str, Any]] = {task.id: dict(task.index) for task in tasks}
     for item in options.index:
         if isinstance(item, IndexMetadata):
             continue
         wanted = IndexFile(path=item) if isinstance(item, str) else item
-        for name, row in _index_rows(source.read_index(wanted.path), wanted, source.reference).items():
+        for name, row in _index_rows(dataset.read_index(wanted.path), wanted, shown_as).items():
             if name in fields:
                 fields[name].update({key: value for key, value in row.items() if wanted.fields is None or key in wanted.fields})
     return [replace(task, index=fields[task.id]) for task in tasks]

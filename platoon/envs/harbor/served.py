@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platoon.envs.harbor.answers import find_answer, read_request
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.format import HarborTask, read_task
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.envs.harbor.publish import HarborCache, check_cached
-from platoon.envs.harbor.rows import build_row
-from platoon.envs.harbor.source import DirectorySource, SourceTask
+from platoon.envs.harbor.rows import BuiltRow, TaskSettings, build_row, finish_rows
+from platoon.envs.harbor.sources.directory import DirectorySource
+from platoon.envs.harbor.sources.protocol import SourceTask
+from platoon.envs.harbor.specs import row_refusals
 from platoon.envs.harbor.splits import Splits, split_lock
-from platoon.errors import ConfigError, Problem
+from platoon.errors import ConfigError, NotPreparedError, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -60,32 +63,62 @@ def serve_lock(lock_file: Path, cache_dir: Path, options: HarborOptions, base: P
     return ServedTasks(lock, split_lock(lock, options, base), cache=HarborCache(cache_dir))
 
 
+def serve_request(options: HarborOptions, base: Path, cache_dir: Path) -> ServedTasks:
+    """The tasks of the lock that answers an entry. Raises NotPreparedError, naming locks that are there and do not answer it."""
+    cache = HarborCache(cache_dir)
+    if not options.is_fetched:
+        assert options.lock is not None
+        return serve_lock(base / Path(options.lock).expanduser(), cache_dir, options, base)
+    request = read_request(options, base, cache)
+    search = find_answer(request)
+    if search.answer is None:
+        rule = "no lock answers what the environment asks for"
+        if search.passed_over:
+            rule += f" ({'; '.join(search.passed_over)})"
+        raise NotPreparedError(Problem(rule, file=request.source.reference, advice=ADVICE))
+    return serve_lock(search.answer.path, cache_dir, options, base)
+
+
 def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
     """Task directories as they are: what cannot run is left out with a warning. Raises ConfigError when nothing is left."""
     found: dict[str, Path] = {}
     for reference in options.task_dirs or [str(options.dataset_dir)]:
-        source = DirectorySource(reference, base / Path(reference).expanduser())
-        for task in source.list_tasks():
+        dataset = DirectorySource(reference, base / Path(reference).expanduser()).dataset
+        for task in dataset.list_tasks():
             if task.id in found:
                 raise ConfigError(Problem(f"two tasks are called {task.id}", file=reference))
-            found[task.id] = source.materialise(task)
+            found[task.id] = dataset.directory(task)
     shown = options.dataset_dir or "task_dirs"
     # No fetch decided what to refuse here: the policies do, and a session's own checks.
-    judged = options.model_copy(update={"refuse": Refuse(agent_user=options.agent_user == "refuse", gpus=False)})
-    rows = [row for name, path in sorted(found.items()) if (row := _row(name, path, judged)) is not None]
+    settings = TaskSettings(Refuse(agent_user=options.agent_user == "refuse", gpus=False))
+    rows = [row for name, path in sorted(found.items()) if (row := _row(name, path, settings)) is not None]
+    rows = finish_rows(rows, settings.refuse)
     if not rows:
         raise ConfigError(Problem("holds no task that can run", file=shown, advice="the warnings above say why"))
     lock = HarborLock(shown, tree_digest(rows), {"kind": "directory"}, "platoon (as it is)", "", {}, tuple(rows))
     return ServedTasks(lock, split_lock(lock, options, base), directories=found)
 
 
-def _row(name: str, directory: Path, options: HarborOptions) -> LockRow | None:
+def _row(name: str, directory: Path, settings: TaskSettings) -> LockRow | None:
     try:
-        row = build_row(SourceTask(name, name), directory, read_contents(directory), {}, options)
+        built = build_row(SourceTask(name, name), directory, read_contents(directory), {}, settings)
     except HASH_ERRORS as error:
         logger.warning("task %s is left out: %s", name, error)
         return None
-    if not row.runnable:
-        logger.warning("task %s is left out: %s", name, row.refused)
+    row = built.row
+    why = [row.refused] if row.refused is not None else [*_never_served(built), *row_refusals(row)]
+    if why:
+        logger.warning("task %s is left out: %s", name, why[0])
         return None
     return row
+
+
+def _never_served(built: BuiltRow) -> Iterator[str]:
+    """What only a fetched dataset can have: images that were built for it."""
+    advice = "serve the directory as a dataset to fetch, whose image map can hold that image"
+    if built.row.image_key is not None:
+        yield f"its image is built from a Dockerfile ({advice})"
+    services = built.plan["services"] if built.plan is not None else {}
+    for name, service in sorted(services.items()):
+        if "build" in (service.get("image") or {}):
+            yield f"its service {name} is built from a context ({advice})"

@@ -18,7 +18,7 @@ from platoon.core.task import Task
 from platoon.envs.harbor import grading
 from platoon.envs.harbor.format import HarborTask, TaskRefused
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.served import ServedTasks, serve_directories, serve_lock
+from platoon.envs.harbor.served import ServedTasks, serve_directories, serve_lock, serve_request
 from platoon.envs.harbor.session import HarborSession, SandboxLease, SessionSettings
 from platoon.envs.harbor.specs import apply_needs, build_spec, ignored_users, refusals
 from platoon.envs.harbor.task_toml import Healthcheck
@@ -40,7 +40,8 @@ _MAKE_DIRECTORIES = 'mkdir -p -- /logs/agent /logs/verifier /logs/artifacts "$1"
 class HarborService:
     """Serves `options.task_dirs` or `options.dataset_dir` as they are, or a lock with the site's cache.
 
-    options: the entry's `service_kwargs`. lock_file: of a fetched dataset. cache_dir: the Harbor part of the cache it went to.
+    options: the entry's `service_kwargs`. lock_file: of a fetched dataset, looked up in the cache when unset. cache_dir: the Harbor
+    part of the cache it went to.
     image_map_file: of what `prepare` built.
     base_dir: what relative paths in the options are relative to. provider: built already, for tests and other programs.
     site_provider, site_provider_options: what the site file names, used below the entry's own.
@@ -69,10 +70,11 @@ class HarborService:
                     Problem("a lock is served from the cache it was fetched to: cache_dir is missing", file=str(lock_file))
                 )
             self._tasks: ServedTasks = serve_lock(Path(lock_file), Path(cache_dir), self.options, base)
-        elif self.options.dataset is not None:
-            raise ConfigError(
-                Problem("a dataset is served from its lock", key="dataset", advice="run platoon prepare, or use dataset_dir")
-            )
+        elif self.options.is_locked:
+            if cache_dir is None:
+                advice = "run platoon prepare, or use dataset_dir"
+                raise ConfigError(Problem("a dataset is served from its lock", key="dataset", advice=advice))
+            self._tasks = serve_request(self.options, base, Path(cache_dir))
         else:
             self._tasks = serve_directories(self.options, base)
         self._provider = provider
@@ -105,7 +107,7 @@ class HarborService:
         problems = [
             Problem(f"task {task_id}: {why}", file=self._tasks.lock.dataset)
             for task_id in task_ids
-            for why in refusals(self._harbor_task(task_id), self.options, self.provider)
+            for why in refusals(self._harbor_task(task_id), self._tasks.row(task_id), self.options, self.provider)
         ]
         if problems:
             more = len(problems) - SHOWN_PROBLEMS
@@ -134,9 +136,9 @@ class HarborService:
     async def open(self, task: Task, *, rollout_id: str, needs: SessionNeeds | None = None) -> HarborSession:
         """Starts the task's sandbox and prepares it. Raises EnvSetupError, with nothing left running."""
         harbor_task = self._harbor_task(task.id)
-        for why in refusals(harbor_task, self.options, self.provider):
-            raise EnvSetupError("env_config", f"task {task.id}: {why}")
         row = self._tasks.row(task.id)
+        for why in refusals(harbor_task, row, self.options, self.provider):
+            raise EnvSetupError("env_config", f"task {task.id}: {why}")
         spec = build_spec(
             task.id,
             harbor_task,

@@ -90,18 +90,37 @@ def apply_needs(spec: SandboxSpec, needs: SessionNeeds | None) -> SandboxSpec:
     )
 
 
-def refusals(task: HarborTask, options: HarborOptions, provider: SandboxProvider) -> Iterator[str]:
+def refusals(task: HarborTask, row: LockRow, options: HarborOptions, provider: SandboxProvider) -> Iterator[str]:
     """Everything that keeps a task from running on this provider under these options, with the way out."""
-    environment, verifier = task.environment, task.verifier
-    if environment.gpus and "gpu" not in provider.capabilities:
-        yield f"it asks for {environment.gpus} GPUs, and the provider {provider.name} gives none"
+    verifier = task.verifier
+    yield from row_refusals(row)
+    # A compose file may ask for GPUs too: the row has both.
+    gpus = row.flags.get("gpus") or task.environment.gpus
+    if gpus and "gpu" not in provider.capabilities:
+        yield f"it asks for {gpus} GPUs, and the provider {provider.name} gives none"
     if network_of(task, options) == "none" and (why := network_none_refusal(provider)):
         yield f"it runs without a network, and {why}"
     if verifier.separate:
         yield "its tests run in a sandbox of their own, which is not served (set [verifier].environment_mode to shared)"
     if other := sorted({hook.service for hook in verifier.collect} - {"main"}):
         yield f"a collect hook runs in the service {other[0]}, and only main is served"
+    if task.environment.mcp_servers:
+        yield f"it gives agents the MCP server {task.environment.mcp_servers[0].name}, which sessions do not offer (exclude_tasks)"
     yield from _user_refusals(task, options, provider)
+
+
+def row_refusals(row: LockRow) -> Iterator[str]:
+    """What the plans of a task ask for that no session does."""
+    stack = row.flags.get("stack")
+    if stack == "sidecars":
+        yield (
+            "it is a stack of several containers, which no session starts"
+            " (exclude_tasks leaves it out, refuse: {sidecars: true} refuses it when it is fetched)"
+        )
+    elif stack == "main_only":
+        yield "its compose file sets up main, which no session does (exclude_tasks leaves it out)"
+    if steps := sorted({str(step[0]) for step in row.image.get("deferred") or ()}):
+        yield f"its Dockerfile ends in steps for sessions ({', '.join(steps)}), and none does them (exclude_tasks leaves it out)"
 
 
 def ignored_users(task: HarborTask, options: HarborOptions) -> dict[str, str | int]:
@@ -117,6 +136,9 @@ def _user_refusals(task: HarborTask, options: HarborOptions, provider: SandboxPr
     named += [("verifier_user", verifier_policy, hook.user) for hook in task.verifier.collect]
     for key, policy, user in named:
         if user is not None and policy == "refuse":
-            yield f"it names the user {user}, and this environment refuses tasks that name users ({key}: ignore runs it as you)"
+            yield (
+                f"it names the user {user}, and the environment refuses tasks that name users; the task is refused unless it sets"
+                f" {key}: honor, which runs it as that user, or ignore, which runs it as the sandbox's own"
+            )
     if "honor" in (options.agent_user, verifier_policy):
         yield f"users cannot be honored: sandboxes of {provider.name} run every command as one user (set ignore or refuse)"

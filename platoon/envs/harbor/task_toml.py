@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -10,20 +12,38 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 NetworkMode = Literal["public", "allowlist", "no-network"]
 NonNegativeNumber = Annotated[float, Field(ge=0)]
 PositiveNumber = Annotated[float, Field(gt=0)]
+ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+STEP_NAME_LIMIT_BYTES = 255
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
-_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([KMG])B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([KMG])", re.IGNORECASE)
 _MEBIBYTES = {"K": 1 / 1024, "M": 1, "G": 1024}
+
+
+def _check_hosts(mode: NetworkMode | None, hosts: list[str] | None) -> None:
+    if hosts is not None and mode != "allowlist":
+        raise ValueError("allowed_hosts needs network_mode allowlist")
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
 
 
+class Author(_Table):
+    """One of `[task].authors`."""
+
+    name: str
+    email: str | None = None
+
+
 class PackageTable(_Table):
-    """`[task]`."""
+    """`[task]`; only the name is used."""
 
     name: str | None = None
+    version: Annotated[str, Field(min_length=1)] | None = None
+    description: str = ""
+    authors: list[Author] = Field(default_factory=list)
+    keywords: list[str] = Field(default_factory=list)
 
     @field_validator("name")
     @classmethod
@@ -64,13 +84,29 @@ class McpServer(_Table):
         needed = "command" if self.transport == "stdio" else "url"
         if getattr(self, needed) is None:
             raise ValueError(f"transport {self.transport} needs {needed}")
+        if self.headers and self.transport == "stdio":
+            raise ValueError("transport stdio has no headers")
         return self
 
 
+class Tpu(_Table):
+    """`[environment].tpu`; read and not used."""
+
+    type: str
+    topology: str
+
+
 class EnvironmentTable(_Table):
-    """`[environment]` and `[verifier.environment]`. cpus: None is no limit. memory_mb, storage_mb: MiB."""
+    """`[environment]` and `[verifier.environment]`. cpus: None is no limit. memory_mb, storage_mb: MiB, storage not enforced.
+
+    build_timeout_sec, gpu_types, tpu and skills_dir are read, as Harbor does, and not used.
+    """
 
     docker_image: str | None = None
+    build_timeout_sec: float = 600.0
+    gpu_types: list[str] | None = None
+    tpu: Tpu | None = None
+    skills_dir: str | None = None
     os: str = "linux"
     cpus: float | None = None
     memory_mb: int | None = None
@@ -104,8 +140,7 @@ class EnvironmentTable(_Table):
 
     @model_validator(mode="after")
     def _hosts_need_a_list(self) -> Self:
-        if self.allowed_hosts is not None and self.network_mode != "allowlist":
-            raise ValueError("allowed_hosts needs network_mode allowlist")
+        _check_hosts(self.network_mode, self.allowed_hosts)
         return self
 
     @property
@@ -117,18 +152,24 @@ class EnvironmentTable(_Table):
 
 
 class AgentTable(_Table):
-    """`[agent]`; timeout_sec None is no limit."""
+    """`[agent]`; timeout_sec None is no limit. network_mode: of this phase, None for the environment's."""
 
     timeout_sec: PositiveNumber | None = None
     user: str | int | None = None
     network_mode: NetworkMode | None = None
+    allowed_hosts: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _hosts_need_a_list(self) -> Self:
+        _check_hosts(self.network_mode, self.allowed_hosts)
+        return self
 
 
 class CollectHook(_Table):
     """`[[verifier.collect]]`."""
 
     command: str
-    service: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "main"
+    service: ServiceName = "main"
     timeout_sec: PositiveNumber = 60.0
     user: str | int | None = None
 
@@ -139,6 +180,7 @@ class VerifierTable(_Table):
     timeout_sec: PositiveNumber = 600.0
     user: str | int | None = None
     network_mode: NetworkMode | None = None
+    allowed_hosts: list[str] | None = None
     env: dict[str, str] = Field(default_factory=dict)
     environment_mode: Literal["shared", "separate"] | None = None
     environment: EnvironmentTable | None = None
@@ -148,6 +190,7 @@ class VerifierTable(_Table):
     def _one_mode(self) -> Self:
         if self.environment_mode == "shared" and self.environment is not None:
             raise ValueError("environment_mode shared excludes [verifier.environment]")
+        _check_hosts(self.network_mode, self.allowed_hosts)
         return self
 
     @property
@@ -162,11 +205,15 @@ class SolutionTable(_Table):
 
 
 class Artifact(_Table):
-    """One of `artifacts`: a path that a separate verifier sees where it was."""
+    """One of `artifacts`: a path that a separate verifier sees where it was.
+
+    destination: where Harbor keeps a copy on its host; checked and not used.
+    """
 
     source: str
+    destination: str | None = None
     exclude: list[str] = Field(default_factory=list)
-    service: str = "main"
+    service: ServiceName = "main"
 
     @model_validator(mode="before")
     @classmethod
@@ -180,10 +227,47 @@ class Artifact(_Table):
             raise ValueError("must be a path without '..'")
         return source
 
+    @field_validator("destination")
+    @classmethod
+    def _stays_below(cls, destination: str | None) -> str | None:
+        if destination is not None:
+            parts = destination.split("/")
+            if destination.startswith("/") or ".." in parts or "\\" in destination or destination == "manifest.json":
+                raise ValueError("must be a relative path without '..' and backslash, and not manifest.json")
+        return destination
+
+    @model_validator(mode="after")
+    def _is_absolute_elsewhere(self) -> Self:
+        if self.service != "main" and not self.source.startswith("/"):
+            raise ValueError("the source of a service other than main is an absolute path")
+        return self
+
+
+class StepTable(_Table):
+    """One of `[[steps]]`. Tasks of several steps are refused; a step that Harbor would not take is told before that."""
+
+    name: str
+    agent: AgentTable = AgentTable()
+    verifier: VerifierTable = VerifierTable()
+    min_reward: float | dict[str, float] | None = None
+    healthcheck: Healthcheck | None = None
+    artifacts: list[Artifact] = Field(default_factory=list)
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_directory(cls, name: str) -> str:
+        is_plain = name.isprintable() and not any(character in name for character in '/\\<>:"|?*')
+        if not name or not is_plain or name[-1] in " ." or name != name.strip() or len(name.encode()) > STEP_NAME_LIMIT_BYTES:
+            raise ValueError(f"must be a portable directory name of at most {STEP_NAME_LIMIT_BYTES} bytes")
+        return name
+
 
 class TaskToml(_Table):
     """A whole `task.toml`."""
 
+    schema_version: str = "1.4"
+    version: str | None = None
+    source: str | None = None
     task: PackageTable = PackageTable()
     metadata: dict[str, Any] = Field(default_factory=dict)
     environment: EnvironmentTable = EnvironmentTable()
@@ -191,4 +275,12 @@ class TaskToml(_Table):
     verifier: VerifierTable = VerifierTable()
     solution: SolutionTable = SolutionTable()
     artifacts: list[Artifact] = Field(default_factory=list)
-    steps: list[dict[str, Any]] = Field(default_factory=list)
+    steps: list[StepTable] = Field(default_factory=list)
+    multi_step_reward_strategy: Literal["mean", "final"] | None = None
+
+    @model_validator(mode="after")
+    def _steps_are_apart(self) -> Self:
+        names = Counter(unicodedata.normalize("NFC", step.name).casefold() for step in self.steps)
+        if twins := sorted(name for name, count in names.items() if count > 1):
+            raise ValueError(f"steps called {', '.join(twins[:5])} are not apart where case does not count")
+        return self

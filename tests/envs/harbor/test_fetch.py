@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from platoon import exits
-from platoon.envs.harbor.fetch import fetch, inputs_digest
+from platoon.envs.harbor.answers import inputs_digest
+from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, check_cached, publish_task
@@ -80,11 +81,21 @@ def test_same_bytes_from_two_clones_umasks_and_orders(make_task: MakeTask, tmp_p
         assert result.path.read_bytes() == locks[-1]
         caches.append(files_of(tmp_path / place / "cache" / "tasks"))
 
-        class Shuffled(list[Any]):
+        class Shuffled:
             def __init__(self, path: Any) -> None:
                 with scandir(path) as entries:
-                    super().__init__(entries)
-                random.Random(1).shuffle(self)
+                    self.entries = list(entries)
+                random.Random(1).shuffle(self.entries)
+
+            def __iter__(self) -> Any:
+                return self
+
+            def __next__(self) -> Any:
+                if not self.entries:
+                    raise StopIteration
+                return self.entries.pop()
+
+            def close(self) -> None: ...
 
             def __enter__(self) -> Any:
                 return self
@@ -210,7 +221,7 @@ def test_refusals_are_recorded(make_task: MakeTask, tmp_path: Path, cache: Harbo
         "user": "agent_user",
         "stack": "stack",
         "trivial": "",
-        "docker": "image",
+        "docker": "",
         "prebuilt": "",
     }
     assert rows["no-tests"].refused == "task_config: tests/test.sh: a task needs tests, and this file is missing"
@@ -218,7 +229,8 @@ def test_refusals_are_recorded(make_task: MakeTask, tmp_path: Path, cache: Harbo
     assert rows["trivial"].flags["unread_compose"] == ["compose.yml"]
     assert rows["ok"].flags["upload_bytes"] == 8
     assert list(rows["ok"].input_files or {}) == ["environment/data.csv"]
-    assert lock.runnable == ("ok", "prebuilt", "trivial")
+    assert rows["docker"].image["kind"] == "per_task"
+    assert lock.runnable == ("docker", "ok", "prebuilt", "trivial")
 
 
 def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
@@ -288,7 +300,7 @@ def test_a_source_that_changes_while_it_is_copied(
         (data / "task-0/instruction.md").write_text("Changed.\n")
         return publish_task(*arguments)
 
-    monkeypatch.setattr("platoon.envs.harbor.fetch.publish_task", changed)
+    monkeypatch.setattr("platoon.envs.harbor.take.publish_task", changed)
     with pytest.raises(ConfigError, match="changed while it was copied"):
         fetch(options(), tmp_path, cache)
     assert not list((cache.root / "tasks").glob("*")) and not list(cache.staging.iterdir())
@@ -354,7 +366,7 @@ def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache
         (lambda text: text[:-10], "is no lock"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "version: must be 1, got 2"),
         (lambda text: text.replace("harbor-packager-v1", "other"), "hash_rule: must be harbor-packager-v1"),
-        (lambda text: text.replace('"compose_rule"', '"x"'), "compose_rule: must be platoon-compose-v1, got None"),
+        (lambda text: text.replace("platoon-compose-v1", "other"), "compose_rule: must be platoon-compose-v1, got other"),
         (lambda text: text.replace('"tasks": [', '"tasks": [1,'), "is no lock"),
         (lambda text: "[]", "is no lock"),
         (lambda text: "[" * 10_000, "is no lock"),

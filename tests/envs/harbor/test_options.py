@@ -30,11 +30,17 @@ def test_defaults() -> None:
         ({"dataset": "d", "dataset_dir": "e"}, ["e.dataset_dir: excludes dataset"]),
         (
             {"task_dirs": ["x"], "select": {"a": 1}, "holdout": {"fraction": 0.5, "group_by": "g"}},
-            ["e.select: needs dataset", "e.holdout: needs dataset"],
+            ["e.select: needs dataset or adapter", "e.holdout: needs dataset, adapter or lock"],
         ),
-        ({"dataset": "hf://org/name"}, ["e.dataset: must be a local directory"]),
-        ({"dataset": "git+https://x/y@z#p"}, ["must be a local directory"]),
-        ({"dataset": "a\nb"}, ["must be a path"]),
+        ({"dataset": "s3://org/name"}, ["e.dataset: is of no known kind, s3:"]),
+        ({"dataset": "git+https://x/y@z#../p"}, ["e.dataset: a path in a repository has no '..'"]),
+        ({"dataset": "a\nb"}, ["must be a path or a reference"]),
+        ({"dataset": "d", "lock": "https://x/y"}, ["e.lock: must be a path"]),
+        ({"dataset": "d", "registry": "r.json"}, ["e.registry: needs a dataset harbor://name@version"]),
+        (
+            {"dataset_dir": "d", "lock": "l", "overlays": ["o"]},
+            ["e.overlays: needs dataset or adapter", "e.lock: excludes dataset_dir"],
+        ),
         ({"dataset": "d", "splits": "s", "holdout": {"fraction": 0.5, "group_by": "g"}}, ["e.holdout: excludes splits"]),
         (
             {"dataset": "d", "holdout": {"fraction": 1.5, "group_by": 3}},
@@ -42,8 +48,8 @@ def test_defaults() -> None:
         ),
         ({"dataset": "d", "datset": "x"}, ["e.datset: unknown key (did you mean dataset?)"]),
         (
-            {"dataset": "d", "adapter": {}, "overlays": []},
-            ["e.adapter: is not served (generate the dataset", "e.overlays: is not served"],
+            {"dataset": "d", "adapter": {"repo": "r", "commit": "c" * 40, "command": ["x"]}},
+            ["e.adapter: excludes dataset"],
         ),
         ({"dataset": "d", "image_map": "x"}, ["e.image_map: was removed (the image map is an input of the run)"]),
         ({"dataset": "d", "refuse": {"gpu": True}}, ["e.refuse.gpu: unknown key (did you mean gpus?)"]),

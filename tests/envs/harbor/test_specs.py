@@ -113,11 +113,38 @@ REFUSED = [
     ('[agent]\nuser = "me"\n', {"agent_user": "ignore"}, "process", None),
     ("[verifier]\nuser = 3\n", {"agent_user": "ignore", "verifier_user": "refuse"}, "process", "names the user 3"),
     ("", {"agent_user": "honor"}, "process", "cannot be honored"),
+    ('[[environment.mcp_servers]]\nname = "m"\nurl = "http://x"\n', {}, "process", "the MCP server m"),
 ]
 
 
 @pytest.mark.parametrize(("toml", "more", "provider", "expected"), REFUSED)
 def test_refusals(make_task, toml: str, more: dict[str, Any], provider: str, expected: str | None):
     task = read_task(make_task(files={"task.toml": toml}))
-    found = list(refusals(task, options(**more), ProcessProvider() if provider == "process" else Docker()))
+    found = list(refusals(task, row(kind="none"), options(**more), ProcessProvider() if provider == "process" else Docker()))
     assert (found == []) if expected is None else (len(found) == 1 and expected in found[0])
+
+
+@pytest.mark.parametrize(
+    ("flags", "image", "expected"),
+    [
+        ({"stack": "sidecars"}, {"kind": "none"}, "a stack of several containers, which no session starts"),
+        ({"stack": "main_only"}, {"kind": "none"}, "its compose file sets up main"),
+        ({"stack": "single", "gpus": 1}, {"kind": "none"}, "asks for 1 GPUs"),
+        ({"stack": "single"}, {"kind": "shared", "key": "k", "deferred": [["WORKDIR", "/a"], ["COPY", "a", "b"]]}, "COPY, WORKDIR"),
+        ({"stack": "trivial"}, {"kind": "shared", "key": "k", "deferred": []}, None),
+    ],
+)
+def test_s505_what_plans_ask_for_is_refused_when_tasks_are_listed(
+    make_task, flags: dict[str, Any], image: dict[str, Any], expected: str | None
+):
+    planned = LockRow("task", "sha256:" + "0" * 64, "task", flags=flags, image=image)
+    found = list(refusals(read_task(make_task()), planned, options(), ProcessProvider()))
+    assert (found == []) if expected is None else (len(found) == 1 and expected in found[0])
+
+
+def test_s532_tasks_that_name_users(make_task):
+    task = read_task(make_task(files={"task.toml": '[agent]\nuser = "me"\n'}))
+    (why,) = refusals(task, row(kind="none"), options(), Docker())
+    words = "and the environment refuses tasks that name users; the task is refused unless it sets agent_user: honor, "
+    assert words in why
+    assert " or ignore, " in why

@@ -1,0 +1,171 @@
+"""`platoon harbor fetch`, `lock` and `verify`: datasets into the cache, their locks, and whether both still hold."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from platoon import exits
+from platoon.cli.options import FILE, common
+
+if TYPE_CHECKING:
+    from platoon.host.console import Console
+    from platoon.pipeline.fetch import FetchedEntry
+    from platoon.site import Site
+
+WORKERS = click.IntRange(1, 64)
+
+
+def _refuse_removed(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    from platoon.errors import ConfigError, Problem
+
+    if value is not None:
+        advice = {"lock": "set lock: in service_kwargs of the environment", "cache": "set cache: in the site file"}
+        raise ConfigError(Problem("was removed", key=f"--{parameter.name}", advice=advice[str(parameter.name)]))
+
+
+@click.command()
+@click.argument("config", type=FILE)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--update", is_flag=True, help="Resolve what moves: branches, tags, registries at URLs.")
+@click.option("--repair", is_flag=True, help="Fetch and hash although the lock is current; nothing kept is trusted.")
+@click.option("--workers", type=WORKERS, default=8, show_default=True, help="Downloads at a time.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+@click.option("--lock", hidden=True, expose_value=False, callback=_refuse_removed)
+@click.option("--cache", hidden=True, expose_value=False, callback=_refuse_removed)
+@common
+def fetch(
+    *,
+    config: Path,
+    overrides: tuple[str, ...],
+    update: bool,
+    repair: bool,
+    workers: int,
+    as_json: bool,
+    site_path: Path | None,
+    log_file: Path | None,
+) -> None:
+    """Fetch every dataset that CONFIG names into the cache and write its lock.
+
+    CONFIG is a configuration, or a file of environments. Datasets that are pinned and here already are not fetched again.
+    """
+    from platoon.pipeline.datasets import fetch_tools
+    from platoon.pipeline.fetch import fetch_entries
+
+    with _working(site_path, log_file) as (site, console):
+        tools = fetch_tools(site, console, workers=workers, repair=repair)
+        rows = fetch_entries(config, site, tools, overrides, update=update)
+    _print_entries(rows, as_json)
+
+
+@click.command()
+@click.argument("config", type=FILE)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--check", is_flag=True, help="Make the locks again and name the first that differs (exit 1); write none.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+@common
+def lock(
+    *, config: Path, overrides: tuple[str, ...], check: bool, as_json: bool, site_path: Path | None, log_file: Path | None
+) -> None:
+    """Lock the datasets that CONFIG names as a run does, or check that their locks still hold."""
+    from platoon.pipeline.datasets import fetch_tools
+    from platoon.pipeline.fetch import fetch_entries
+    from platoon.pipeline.harbor_locks import check_locks
+
+    with _working(site_path, log_file) as (site, console):
+        tools = fetch_tools(site, console)
+        if not check:
+            rows = fetch_entries(config, site, tools, overrides)
+        else:
+            checked = list(check_locks(config, site, tools, overrides))
+    if not check:
+        _print_entries(rows, as_json)
+        return
+    for found in checked:
+        if as_json:
+            row = {"environment": found.environment, "lock": str(found.path), "lock_digest": found.lock.digest}
+            differs = vars(found.difference) if found.difference is not None else None
+            click.echo(json.dumps({**row, "same": differs is None, "difference": differs}, ensure_ascii=False, sort_keys=True))
+        elif found.difference is None:
+            click.echo(f"{found.environment}: same, {len(found.lock.tasks)} tasks, {found.lock.digest}")
+        else:
+            click.echo(f"{found.environment}: {found.difference}")
+    if any(found.difference is not None for found in checked):
+        sys.exit(exits.FAILED)
+
+
+@click.command()
+@click.argument("path", metavar="CONFIG|LOCK", type=FILE)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--cache", type=FILE, help="The Harbor cache of a LOCK; the site's when unset.")
+@click.option("--task", "tasks", multiple=True, metavar="ID", help="Look at this task alone; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a fault.")
+@common
+def verify(
+    *,
+    path: Path,
+    overrides: tuple[str, ...],
+    cache: Path | None,
+    tasks: tuple[str, ...],
+    as_json: bool,
+    site_path: Path | None,
+    log_file: Path | None,
+) -> None:
+    """Hash the cached tasks of locks again; a line for each that is missing or differs (exit 1)."""
+    from platoon.pipeline.harbor_locks import verify_cache
+
+    with _working(site_path, log_file) as (site, console):
+        count, faults = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
+        console.say(f"{count - len(faults)} of {count} tasks are as locked")
+    for fault in faults:
+        click.echo(json.dumps(vars(fault), ensure_ascii=False, sort_keys=True) if as_json else str(fault))
+    if faults:
+        sys.exit(exits.FAILED)
+
+
+@contextmanager
+def _working(site_path: Path | None, log_file: Path | None) -> Iterator[tuple[Site, Console]]:
+    """Site and console; a SIGTERM ends what runs, programs that were started and staging among it, with exit 143."""
+    from platoon.host.console import Console
+    from platoon.site import load_site
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(exits.TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with Console(log_file=log_file) as console:
+            yield load_site(site_path), console
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print_entries(rows: Sequence[FetchedEntry], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row.to_dict(), ensure_ascii=False, sort_keys=True))
+    else:
+        _print_table(rows)
+
+
+def _print_table(rows: Sequence[Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("environment", "tasks", "runnable", "fetched", "held out", "lock", title="datasets", title_justify="left")
+    for row in rows:
+        held = f"{row.holdout['eval']} of {row.runnable}" if row.holdout else "-"
+        table.add_row(Text(row.environment), str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19])
+    console = Console()
+    console.print(table)
+    for row in rows:
+        for code, (count, example) in row.refusals.items():
+            console.print(f"{row.environment}: {count} refused as {code}, such as {example}", markup=False, highlight=False)

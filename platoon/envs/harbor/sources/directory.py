@@ -1,0 +1,128 @@
+"""A local directory as a dataset: pinned by decree, and read at each fetch because its files may change.
+
+A task directory that is itself a link may lead anywhere, so none is followed; the files of a task are judged by
+`content.tree_problems`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platoon.config.files import read_bytes
+from platoon.config.text import printable
+from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, fault, list_tree, read_index
+from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
+from platoon.errors import ConfigError, Problem
+
+FETCHED_WITH = "platoon (local directory)"
+
+
+@dataclass(frozen=True)
+class DirectoryTree:
+    """The files below `root`; reference: what the configuration calls it."""
+
+    reference: str
+    root: Path
+
+    def read(self, path: str) -> bytes | None:
+        file = self.root / path
+        if not file.exists() and not file.is_symlink():
+            return None
+        if not file.resolve().is_relative_to(self.root.resolve()):
+            raise ConfigError(Problem("is a link that leaves the dataset", file=f"{self.reference}/{path}"))
+        return read_bytes(file, limit_bytes=INDEX_LIMIT_BYTES, shown_as=f"{self.reference}/{path}")
+
+    def task_directories(self) -> Iterator[str]:
+        pending = [""]
+        while pending:
+            relative = pending.pop()
+            try:
+                with os.scandir(self.root / relative) as scanned:
+                    entries = [item for item in scanned if item.name not in SKIPPED_DIRECTORIES and not item.name.startswith(".")]
+            except OSError as error:
+                raise fault(self, f"cannot be read: {error.strerror}", key=printable(relative)) from None
+            for entry in entries:
+                path = f"{relative}/{entry.name}" if relative else entry.name
+                if not entry.is_dir():
+                    continue
+                if entry.is_symlink():
+                    advice = "put the directory in its place"
+                    raise fault(self, "a link to a directory is not followed", key=printable(path), advice=advice)
+                if _is_file(Path(entry.path, TASK_FILE)):
+                    yield path
+                else:
+                    pending.append(path)
+
+    def own_name(self) -> str:
+        return self.root.absolute().name
+
+
+@dataclass(frozen=True)
+class DirectoryDataset:
+    """A directory that is there. source: {"kind": "directory"}, or what made it."""
+
+    tree: DirectoryTree
+    source: Mapping[str, Any] = field(default_factory=lambda: {"kind": "directory"})
+    resolved: str | None = None
+
+    def list_tasks(self) -> list[SourceTask]:
+        if not self.tree.root.is_dir():
+            advice = "a dataset is relative to the configuration file that names it"
+            raise fault(self.tree, "no such directory", advice=advice)
+        return list(list_tree(self.tree).tasks)
+
+    def identify(self, tasks: Sequence[SourceTask]) -> Sequence[SourceTask]:
+        return tasks
+
+    def read_index(self, path: str) -> Any:
+        return read_index(self.tree, path)
+
+    def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
+        for task in tasks:
+            yield Materialised(task, self.directory(task))
+
+    def directory(self, task: SourceTask) -> Path:
+        """Where a task lies. Raises ConfigError for a link anywhere below the dataset, and for what is no directory."""
+        path = self.tree.root
+        for part in Path(task.path).parts:
+            path /= part
+            if path.is_symlink():
+                raise fault(self.tree, f"task {printable(task.id)} is a link", advice="put the directory in its place")
+        if not path.is_dir():
+            raise fault(self.tree, f"task {printable(task.id)}: {printable(task.path)} is no directory")
+        return path
+
+
+@dataclass(frozen=True)
+class DirectorySource:
+    """reference: as the configuration writes it; root: where that is."""
+
+    reference: str
+    root: Path
+    pinned: bool = True
+    is_local: bool = True
+    fetched_with: str = FETCHED_WITH
+
+    def inputs(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def dataset(self) -> DirectoryDataset:
+        return DirectoryDataset(DirectoryTree(self.reference, self.root))
+
+    @contextmanager
+    def resolve(self, tools: FetchTools, recorded: Recorded | None = None) -> Iterator[DirectoryDataset]:
+        yield self.dataset
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,225 @@
+"""One bare repository a URL in the site's cache: commits without blobs, and the blobs of what was checked out from them.
+
+A store is used by one process of the whole site at a time (a file lock beside it). What an interrupted fetch brought stays, so the
+next one goes on from there. Trees are listed without any blob; a checkout brings the blobs of its paths in one go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from platoon.config.text import hide_credentials, printable
+from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources.git_command import Git, GitError, split_zero
+from platoon.envs.harbor.sources.places import make_directory, staging
+from platoon.envs.harbor.sources.protocol import FetchTools
+from platoon.envs.harbor.sources.reference import is_commit
+from platoon.errors import ConfigError, Problem
+from platoon.host.locks import file_lock
+from platoon.host.trees import remove_tree
+
+LOCK_TIMEOUT_S = 4 * 3600.0
+DEEPEN_BY = (50, 500, 5000)
+# Its server does not hand out blobs that were left out before.
+NO_FILTER_HOSTS = ("huggingface.co", "hf.co")
+LINK = "120000"
+SUBMODULE = "160000"
+PROGRAM = "100755"
+
+
+@dataclass(frozen=True)
+class TreeEntry:
+    """One file of a commit. mode: git's six octal digits. path: from the root of the repository, surrogates where no UTF-8."""
+
+    mode: str
+    oid: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Files of a commit below `tree`."""
+
+    tree: Path
+    git: Git
+
+    def pull_lfs(self, paths: Iterable[str]) -> None:
+        """Replaces LFS pointers at `paths` by their files. Raises GitError, also where git has no LFS."""
+        include = ",".join(paths)
+        self.git.run("lfs", "pull", f"--include={include}", "--exclude=", what="its LFS files could not be fetched")
+
+
+@dataclass(frozen=True)
+class GitStore:
+    """An opened store; see `open_store`."""
+
+    git: Git
+    cache: HarborCache
+
+    @property
+    def url(self) -> str:
+        return self.git.url
+
+    def commit_of(self, ref: str | None) -> str:
+        """The commit that a branch, a tag or (None) the default branch is at now. Raises ConfigError, GitError."""
+        if ref is not None and is_commit(ref):
+            return ref
+        wanted = ["HEAD"] if ref is None else [ref] if ref.startswith("refs/") else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+        patterns = [*wanted, *(f"{name}^{{}}" for name in wanted if name != "HEAD")]
+        try:
+            lines = self.git.run("ls-remote", "origin", *patterns, what="its branches could not be read").decode().splitlines()
+        except GitError as error:
+            if error.is_absent:
+                raise self._fault("no repository is there, or it is not open to you") from error
+            raise
+        found = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+        # A tag object is followed to its commit.
+        commits = {found.get(f"{name}^{{}}", found.get(name)) for name in wanted} - {None}
+        if not commits:
+            raise self._fault(f"no branch or tag is called {printable(ref or 'HEAD')}")
+        if len(commits) > 1:
+            raise self._fault(f"{printable(str(ref))} is a branch and a tag", f"write @refs/heads/{ref} or @refs/tags/{ref}")
+        return str(commits.pop())
+
+    def fetch(self, commit: str) -> None:
+        """Makes the store hold a commit and its trees. Raises ConfigError when the repository has no such commit, GitError."""
+        marker = self.git.directory / "platoon" / commit
+        if marker.exists():
+            return
+        try:
+            self._fetch(commit)
+        except GitError as error:
+            if not error.is_absent:
+                raise
+            # A server that gives no commit by its id gives branches, and what they grew from.
+            self._deepen(commit, error)
+        kind = self.git.run("cat-file", "-t", commit, what=f"{commit} is not to be had").decode().strip()
+        if kind != "commit":
+            raise self._fault(f"{commit} is a {kind}, not a commit")
+        make_directory(marker.parent)
+        marker.touch()
+
+    def entries(self, commit: str, path: str = "") -> Iterator[TreeEntry]:
+        """Every file below a path of a commit, in git's order; none where there is no such directory. Needs no blob."""
+        arguments = ["ls-tree", "-r", "-z", "--full-tree", commit, *(["--", f"{path}/"] if path else [])]
+        for line in split_zero(self.git.run(*arguments, what="its files could not be listed")):
+            head, _, name = line.partition(b"\t")
+            mode, _, oid = head.decode().split(" ")
+            yield TreeEntry(mode, oid, name.decode("utf-8", "surrogateescape"))
+
+    def trees(self, commit: str, path: str = "") -> dict[str, str]:
+        """Every directory below a path of a commit to the id of its tree, "" for the path itself."""
+        top = f"{commit}:{path}"
+        found = {"": self.git.run("rev-parse", "--verify", "--end-of-options", top, what="it has no such path").decode().strip()}
+        arguments = ["ls-tree", "-r", "-d", "-z", "--full-tree", commit, *(["--", f"{path}/"] if path else [])]
+        for line in split_zero(self.git.run(*arguments, what="its directories could not be listed")):
+            head, _, name = line.partition(b"\t")
+            found[name.decode("utf-8", "surrogateescape")] = head.decode().split(" ")[2]
+        return found
+
+    def read(self, oid: str, limit_bytes: int) -> bytes:
+        """A blob, fetched now when the store lacks it. Raises ConfigError for a larger one, GitError."""
+        return self.git.run("cat-file", "blob", oid, what="a file of it could not be read", limit_bytes=limit_bytes)
+
+    @contextmanager
+    def checkout(self, commit: str, paths: Sequence[str] = ("",)) -> Iterator[Checkout]:
+        """The files below `paths` of a commit ("" is its root), gone after the block. Raises GitError."""
+        patterns = "".join(f"{sparse_pattern(path)}\n" for path in paths).encode("utf-8", "surrogateescape")
+        with staging(self.cache) as place:
+            tree = place / "tree"
+            make_directory(tree)
+            git = self.git.at(tree, place / "index")
+            git.run("sparse-checkout", "set", "--no-cone", "--stdin", stdin=patterns, what="the checkout failed")
+            arguments = ("checkout", "--quiet", "--force", "--detach", commit)
+            try:
+                git.run(*arguments, what="the checkout failed")
+            except GitError as error:
+                if not error.is_absent and "promisor" not in error.stderr:
+                    raise
+                # Some servers leave blobs out and do not give them later.
+                self._fetch(commit, filtered=False)
+                git.run(*arguments, what="the checkout failed")
+            yield Checkout(tree, git)
+
+    def _fetch(self, what: str, *, filtered: bool = True) -> None:
+        is_filtered = filtered and (urlsplit(self.url).hostname or "") not in NO_FILTER_HOSTS
+        how = ("--filter=blob:none",) if is_filtered else ("--no-filter", *(() if filtered else ("--refetch",)))
+        arguments = ("fetch", "--depth", "1", *how, "--no-tags", "--no-write-fetch-head", "--quiet", "origin", "--", what)
+        self.git.run(*arguments, what="the commit could not be fetched")
+
+    def _deepen(self, commit: str, first: GitError) -> None:
+        # Whole, since such a server would not give a blob by its id either.
+        branches = "+refs/heads/*:refs/remotes/origin/*"
+        with suppress(GitError):
+            self._fetch(branches, filtered=False)
+        for depth in (*DEEPEN_BY, 0):
+            if self._has(commit):
+                return
+            how = (f"--deepen={depth}",) if depth else ("--unshallow",)
+            with suppress(GitError):
+                self.git.run("fetch", *how, "--no-filter", "--no-tags", "--quiet", "origin", "--", branches)
+        if not self._has(commit):
+            raise self._fault(f"has no commit {commit}, or it is not open to you") from first
+
+    def _has(self, commit: str) -> bool:
+        # What is missing is not to be asked for here.
+        offline = replace(self.git, extra={"GIT_NO_LAZY_FETCH": "1"})
+        try:
+            offline.run("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitError:
+            return False
+        return True
+
+    def _fault(self, rule: str, advice: str = "") -> ConfigError:
+        return ConfigError(Problem(rule, file=self.url, advice=advice))
+
+
+@contextmanager
+def open_store(url: str, tools: FetchTools, *, commit: str | None = None, shown_as: str = "") -> Iterator[GitStore]:
+    """The store of a URL or of a local repository's path, alone for the block. commit: tells the repository's kind of ids.
+
+    shown_as: how messages call the repository, the URL when empty. Raises HeldError, ConfigError, GitError.
+    """
+    cache = tools.cache
+    name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    shown = hide_credentials(shown_as or url)
+    directory = cache.root / "git" / f"{name}.git"
+    wait = file_lock(cache.root / ".locks" / f"git-{name}.lock", timeout_s=LOCK_TIMEOUT_S, what=f"fetching from {shown}")
+    with wait:
+        git = Git(directory, shown, tools.environment, lambda: tools.progress(shown))
+        if tools.repair:
+            remove_tree(directory)
+        if not (directory / "platoon").is_dir():
+            _initialise(git, url, cache, "sha256" if commit is not None and len(commit) == 64 else "sha1")
+        # The lock is ours, so these are left from processes that are gone.
+        for stale in ("shallow.lock", "config.lock", "config.worktree.lock", "HEAD.lock", "info/sparse-checkout.lock"):
+            (directory / stale).unlink(missing_ok=True)
+        yield GitStore(git, cache)
+
+
+def sparse_pattern(path: str) -> str:
+    """The line of a sparse checkout that takes a directory and all below it, whatever its name looks like."""
+    special = "\\*?[]!# "
+    if not path:
+        return "/*"
+    return "/" + "".join(f"\\{character}" if character in special else character for character in path) + "/"
+
+
+def _initialise(git: Git, url: str, cache: HarborCache, object_format: str) -> None:
+    make_directory(git.directory.parent)
+    with staging(cache) as place:
+        made = place / "store.git"
+        new = Git(made, git.url, git.environment, git.tick)
+        new.run("init", "--quiet", "--bare", f"--object-format={object_format}", "--template=", str(made), what="no store was made")
+        new.run("remote", "add", "--", "origin", url, what="no store was made")
+        (made / "platoon").mkdir()
+        (made / "info").mkdir(exist_ok=True)
+        if git.directory.exists():
+            shutil.rmtree(git.directory)
+        made.rename(git.directory)

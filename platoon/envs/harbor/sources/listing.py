@@ -1,0 +1,200 @@
+"""Which tasks a tree of files holds, and what its index files say of them: the same for a directory, a commit and a repository.
+
+In order of preference tasks are those that `registry.json` names, those that `task-index.json` names, else every directory that
+holds a `task.toml`. The tree is anybody's: each path is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, Protocol
+
+from platoon.config.text import printable
+from platoon.envs.harbor.content import is_plain_name
+from platoon.envs.harbor.sources.protocol import SourceTask
+from platoon.errors import ConfigError, Problem
+
+INDEX_LIMIT_BYTES = 64 * 1024 * 1024
+TASK_LIMIT = 1_000_000
+TASK_FILE = "task.toml"
+SKIPPED_DIRECTORIES = frozenset({"__pycache__"})
+
+
+class Tree(Protocol):
+    """A dataset's files, by POSIX path relative to its root."""
+
+    @property
+    def reference(self) -> str: ...
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file of at most INDEX_LIMIT_BYTES, None where there is none. Raises ConfigError."""
+        ...
+
+    def task_directories(self) -> Iterable[str]:
+        """Directories that hold a task file, none inside another, hidden and skipped ones left out; "." for the root."""
+        ...
+
+    def own_name(self) -> str:
+        """What the tree itself is called, for a dataset that is one task without a name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Listed:
+    """by_index: the tasks are what an index file names, and their directories were not looked at."""
+
+    tasks: tuple[SourceTask, ...]
+    by_index: bool
+
+
+def list_tree(tree: Tree) -> Listed:
+    """The tasks of a tree in order of id. Raises ConfigError."""
+    if tree.read(TASK_FILE) is not None:
+        return Listed((SourceTask(_single_id(tree), "."),), by_index=False)
+    listed = _from_registry(tree)
+    index = _task_index(tree)
+    if listed is None and index:
+        listed = {name: str(fields.get("task_path", name)) for name, fields in index.items()}
+    by_index = listed is not None
+    if listed is None:
+        listed = _scan(tree)
+    if not listed:
+        raise fault(tree, "holds no task", advice="a task is a directory with a task.toml")
+    tasks = []
+    for name, path in sorted(listed.items()):
+        fields = {key: value for key, value in index.get(name, {}).items() if key != "task_path"}
+        tasks.append(SourceTask(check_id(tree.reference, name), check_path(tree.reference, path), fields))
+    return Listed(tuple(tasks), by_index)
+
+
+def read_index(tree: Tree, path: str) -> Any:
+    """The value of an index file that an entry names. Raises ConfigError."""
+    data = tree.read(check_path(tree.reference, path))
+    if data is None:
+        raise ConfigError(Problem("cannot be read: no such file", file=f"{tree.reference}/{path}"))
+    return parse_index(tree.reference, path, data)
+
+
+def parse_index(reference: str, path: str, data: bytes) -> Any:
+    """JSON, or for `.jsonl` its rows. Raises ConfigError."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=f"{reference}/{path}")) from None
+    if path.endswith(".jsonl"):
+        rows = ((line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
+        return [_parse(reference, line, place) for line, place in rows]
+    return _parse(reference, text, path)
+
+
+def dataset_tasks(reference: str, key: str, dataset: Any) -> list[Mapping[str, Any]]:
+    """The `tasks` of one dataset of a registry file, each with a name and a path. Raises ConfigError."""
+    tasks = dataset.get("tasks") if isinstance(dataset, dict) else None
+    if not isinstance(tasks, list):
+        raise ConfigError(Problem("must list datasets with their tasks", key=key, file=reference))
+    names: set[str] = set()
+    for task in tasks:
+        if not isinstance(task, dict) or not isinstance(task.get("name"), str) or not isinstance(task.get("path"), str):
+            raise ConfigError(Problem("a task has a name and a path", key=key, file=reference))
+        if task["name"] in names:
+            raise ConfigError(Problem(f"two tasks are called {printable(task['name'])}", key=key, file=reference))
+        names.add(task["name"])
+    return tasks
+
+
+def check_id(reference: str, name: str) -> str:
+    """Raises ConfigError for a task id that would not survive a listing."""
+    if not name or not is_plain_name(name):
+        raise ConfigError(Problem("a task's id is UTF-8 on one line", key=printable(name), file=reference, advice="rename it"))
+    return name
+
+
+def check_path(reference: str, path: str) -> str:
+    """The path without `.` and doubled slashes. Raises ConfigError for one that leaves the dataset or breaks a listing."""
+    if not path or not is_plain_name(path):
+        raise ConfigError(Problem("a task's path is UTF-8 on one line", key=printable(path), file=reference, advice="rename it"))
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference))
+    return str(pure)
+
+
+def fault(tree: Tree, rule: str, key: str = "", advice: str = "") -> ConfigError:
+    return ConfigError(Problem(rule, key=key, file=tree.reference, advice=advice))
+
+
+def with_content(tasks: Iterable[SourceTask], contents: Mapping[str, str]) -> list[SourceTask]:
+    """Tasks with what names their bytes, by path."""
+    return [replace(task, content=contents.get(task.path)) for task in tasks]
+
+
+def _single_id(tree: Tree) -> str:
+    import tomllib
+
+    data = tree.read(TASK_FILE) or b""
+    try:
+        name = tomllib.loads(data.decode("utf-8")).get("task", {}).get("name")
+    except (ValueError, AttributeError, RecursionError):
+        name = None
+    return check_id(tree.reference, name if isinstance(name, str) and name else tree.own_name())
+
+
+def _from_registry(tree: Tree) -> dict[str, str] | None:
+    data = tree.read("registry.json")
+    if data is None:
+        return None
+    value = parse_index(tree.reference, "registry.json", data)
+    datasets = [value] if isinstance(value, dict) else value
+    listed: dict[str, str] = {}
+    for dataset in datasets if isinstance(datasets, list) else [None]:
+        for task in dataset_tasks(tree.reference, "registry.json", dataset):
+            name = task["name"]
+            if task.get("git_url"):
+                advice = "name the registry file instead: dataset: harbor://name@version with registry:"
+                raise fault(tree, f"task {printable(name)} is in another repository (git_url)", "registry.json", advice)
+            if name in listed:
+                raise fault(tree, f"two tasks are called {printable(name)}", key="registry.json")
+            listed[name] = task["path"]
+    return listed
+
+
+def _task_index(tree: Tree) -> dict[str, dict[str, Any]]:
+    data = tree.read("task-index.json")
+    if data is None:
+        return {}
+    value = parse_index(tree.reference, "task-index.json", data)
+    if not isinstance(value, dict) or not all(isinstance(fields, dict) for fields in value.values()):
+        raise fault(tree, "must map task ids to their fields", key="task-index.json")
+    return value
+
+
+def _scan(tree: Tree) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in tree.task_directories():
+        found[path] = path
+        if len(found) > TASK_LIMIT:
+            raise fault(tree, f"holds more than {TASK_LIMIT} tasks")
+    return found
+
+
+def _parse(reference: str, text: str, place: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=place, file=reference)) from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        twin = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {printable(twin[:80])!r} is given twice")
+    return value

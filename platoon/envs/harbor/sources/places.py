@@ -1,0 +1,55 @@
+"""Directories of our own in the cache: made with modes that no umask changes, links refused, what dead fetches left removed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from platoon.envs.harbor.publish import HarborCache, staging_name
+from platoon.errors import PlatoonError
+from platoon.host.trees import remove_tree
+
+MODE = 0o755
+OWN = (".", ".tmp", ".locks", "tasks", "locks", "locks/by-digest", "git", "hub", "hf", "hf-listings", "known")
+
+
+def check_places(cache: HarborCache) -> None:
+    """Raises PlatoonError when a directory of ours in the cache is a link or none: what is written there would go elsewhere."""
+    for name in OWN:
+        path = cache.root / name
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue
+        if name == "." and stat.S_ISLNK(status.st_mode) and status.st_uid in (0, os.getuid()):
+            # The whole cache may lie on another disk; nobody else may say so.
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            kind = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
+            raise PlatoonError(f"{path}: is {kind} (remove it, or set cache: in the site file to another place)")
+
+
+def make_directory(path: Path) -> None:
+    """Makes a directory and its parents; those that are made have mode 0755 under every umask."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        with suppress(FileExistsError):
+            directory.mkdir()
+            directory.chmod(MODE)
+
+
+@contextmanager
+def staging(cache: HarborCache) -> Iterator[Path]:
+    """An empty directory of this process in the cache, gone after the block; a killed one's is swept by the next fetch."""
+    place = cache.staging / staging_name()
+    make_directory(place)
+    try:
+        yield place
+    finally:
+        remove_tree(place)

@@ -1,0 +1,59 @@
+"""Addresses that a configuration or a dataset names: what may stand in one, and no secret among it.
+
+A refusal never quotes an address that holds a secret, nor one that could not be taken apart.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from platoon.config.text import SECRET_NAMES, SECRET_WORDS
+
+GIT_SCHEMES = ("https", "http", "ssh", "git", "file")
+WEB_SCHEMES = ("https", "http")
+CREDENTIAL_ADVICE = "leave it out and give it to the tool that fetches: git's and the Hub's own logins are used"
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# `user@host:path`, as git writes the address of an SSH server.
+_SCP = re.compile(r"[\w.-]+@[\w.-]+:.*", re.DOTALL)
+_SECRET = re.compile(rf"{SECRET_WORDS}|^(?:{SECRET_NAMES})$", re.IGNORECASE)
+
+
+def is_address(text: str) -> bool:
+    """Whether a text names something elsewhere; any other is a path."""
+    return _SCHEME.match(text) is not None or _SCP.fullmatch(text) is not None
+
+
+def check_address(text: str, schemes: tuple[str, ...]) -> None:
+    """Raises ValueError, whose text is a rule and shows no secret, unless `text` is an address without credentials."""
+    if not text.isprintable() or " " in text:
+        raise ValueError("an address is one line without blanks")
+    if _SCP.fullmatch(text) and not _SCHEME.match(text):
+        raise ValueError("must be a URL (user@host:path is written ssh://user@host/path)")
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is no URL") from None
+    if parts.scheme.lower() not in schemes:
+        raise ValueError(f"must be a URL of {', '.join(schemes)}")
+    if (why := _credential(parts)) is not None:
+        raise ValueError(why)
+    if not parts.hostname and parts.scheme != "file":
+        raise ValueError("names no host")
+    if parts.hostname and parts.hostname.startswith("-"):
+        raise ValueError("a host does not begin with '-'")
+
+
+def _credential(parts: SplitResult) -> str | None:
+    user, at, _ = parts.netloc.rpartition("@")
+    if at and (parts.scheme.lower() in WEB_SCHEMES or ":" in user or parts.scheme == "file"):
+        return "must hold no user or password"
+    if user.startswith("-"):
+        return "a user does not begin with '-'"
+    for text in (parts.query, parts.fragment):
+        for name, _ in parse_qsl(text.replace(";", "&"), keep_blank_values=True):
+            if _SECRET.search(name):
+                return f"must hold no credential (the parameter {name[:40]})"
+    return None

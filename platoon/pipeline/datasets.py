@@ -1,0 +1,69 @@
+"""The Harbor datasets that entries name: fetched, or read from the lock that is given, and told of to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from platoon.config.text import printable
+from platoon.envs.harbor.fetch import Fetched, fetch
+from platoon.envs.harbor.lock import HarborLock
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
+from platoon.errors import ConfigError, NotPreparedError, Problem
+from platoon.host.console import Console
+from platoon.site import Site
+
+
+def fetch_tools(site: Site, console: Console, *, workers: int = WORKERS, repair: bool = False) -> FetchTools:
+    """What a fetch works with, telling the console what it does."""
+
+    def progress(text: str) -> None:
+        console.progress("fetch", text)
+
+    return FetchTools(HarborCache(site.harbor_cache), workers=workers, repair=repair, say=console.say, progress=progress)
+
+
+def locked_dataset(
+    options: HarborOptions, base: Path, tools: FetchTools, *, update: bool = False, recorded: Recorded | None = None
+) -> Fetched:
+    """The lock of what an entry serves. recorded: what its source was when it was locked elsewhere.
+
+    Raises ConfigError, NotPreparedError for what moves and was never resolved, and for a given lock whose tasks the cache lacks.
+    """
+    if options.is_fetched:
+        return fetch(options, base, tools.cache, update=update, tools=tools, recorded=recorded)
+    assert options.lock is not None
+    path = base / Path(options.lock).expanduser()
+    lock = HarborLock.read(path)
+    if missing := [row.name for row in lock.tasks if not tools.cache.has_task(row.digest)]:
+        rule = f"the cache lacks {len(missing)} of its {len(lock.tasks)} tasks, {printable(missing[0])} first"
+        advice = f"fetch {printable(lock.dataset)} with this site, or name the site it was fetched with"
+        raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
+    lock.write(tools.cache.lock_by_digest(lock.digest))
+    return Fetched(lock, path)
+
+
+def say_warnings(say: Callable[[str], None], label: str, fetched: Fetched) -> None:
+    """One line for each kind of thing that is odd about the tasks of an entry."""
+    for text, (count, example) in sorted(fetched.warnings.items()):
+        tasks = f"task {printable(example)}" if count == 1 else f"{count} tasks, such as {printable(example)}"
+        say(f"warning: {label}: {text} ({tasks})")
+
+
+def recorded_datasets(datasets: Mapping[str, Any], site: Site) -> dict[str, Recorded]:
+    """What the entries of a `datasets.lock.json` resolved to, by environment; more of it where the cache has their locks."""
+    cache = HarborCache(site.harbor_cache)
+    found: dict[str, Recorded] = {}
+    for entry in datasets["harbor"]:
+        if "lock_digest" not in entry:
+            continue
+        try:
+            lock = HarborLock.read(cache.lock_by_digest(entry["lock_digest"]))
+        except ConfigError:
+            found[entry["environment"]] = Recorded(entry["resolved"])
+        else:
+            found[entry["environment"]] = Recorded(lock.resolved, lock.source)
+    return found

@@ -1,0 +1,98 @@
+"""Looks at the locks of a configuration's datasets without changing them: do they still hold, and does the cache hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from platoon.config.text import printable
+from platoon.envs.harbor.answers import Answer, find_answer, read_request
+from platoon.envs.harbor.differences import LockDifference, first_difference
+from platoon.envs.harbor.fetch import make_lock, recorded_of
+from platoon.envs.harbor.lock import HarborLock
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache, cache_problems
+from platoon.envs.harbor.sources.protocol import FetchTools
+from platoon.errors import ConfigError, NotPreparedError, Problem
+from platoon.pipeline.fetch import harbor_options
+from platoon.site import Site
+
+FETCH_ADVICE = "run platoon harbor fetch CONFIG"
+
+
+@dataclass(frozen=True)
+class CheckedLock:
+    """difference: the first one, None when the lock made again has the same bytes."""
+
+    environment: str
+    path: Path
+    lock: HarborLock
+    difference: LockDifference | None
+
+
+@dataclass(frozen=True)
+class CacheFault:
+    """A task of a lock that the cache does not hold as it should. lock: environment, or the path that was named."""
+
+    lock: str
+    task: str
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{self.lock}: task {printable(self.task)}: {self.fault}"
+
+
+def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[str, ...] = ()) -> Iterator[CheckedLock]:
+    """Makes each entry's lock again from its source as it was resolved, up to the first that differs.
+
+    Nothing is written but tasks that the cache lacks. Raises ConfigError, NotPreparedError for an entry without a lock.
+    """
+    for label, options in harbor_options(config, site, overrides):
+        tools.progress(label)
+        request = read_request(options, config.parent, tools.cache)
+        answer = _answer(options, config.parent, tools.cache, label)
+        with request.source.resolve(tools, recorded_of(answer.lock)) as dataset:
+            made, _ = make_lock(request, dataset, tools)
+        difference = first_difference(answer.lock, made)
+        yield CheckedLock(label, answer.path, answer.lock, difference)
+        if difference is not None:
+            return
+
+
+def verify_cache(
+    path: Path, site: Site, overrides: tuple[str, ...] = (), *, cache: Path | None = None, tasks: Sequence[str] = ()
+) -> tuple[int, list[CacheFault]]:
+    """How many cached tasks were read, and which are missing or not what the lock says.
+
+    path: a configuration, or a lock, whose tasks may lie in another Harbor `cache`. tasks: look at these alone. Raises ConfigError.
+    """
+    if path.name.endswith(".lock.json"):
+        locks = [(str(path), HarborLock.read(path))]
+    else:
+        if cache is not None:
+            raise ConfigError(Problem("is for a lock; a configuration has its site's", key="--cache"))
+        own = HarborCache(site.harbor_cache)
+        wanted = harbor_options(path, site, overrides)
+        locks = [(label, _answer(options, path.parent, own, label).lock) for label, options in wanted]
+    known = {name for _, lock in locks for name in lock.by_name}
+    if unknown := sorted(set(tasks) - known):
+        raise ConfigError(Problem(f"no task is called {printable(unknown[0])}", key="--task", file=str(path)))
+    count = 0
+    faults: list[CacheFault] = []
+    for label, lock in locks:
+        rows = [row for row in lock.tasks if not tasks or row.name in tasks]
+        count += len(rows)
+        found = cache_problems((row.digest for row in rows), HarborCache(cache or site.harbor_cache))
+        faults += [CacheFault(label, row.name, fault) for row, fault in zip(rows, found, strict=True) if fault is not None]
+    return count, faults
+
+
+def _answer(options: HarborOptions, base: Path, cache: HarborCache, label: str) -> Answer:
+    search = find_answer(read_request(options, base, cache))
+    if search.answer is None:
+        rule = f"environment {label} has no lock"
+        if search.passed_over:
+            rule += f" that answers it ({'; '.join(search.passed_over)})"
+        raise NotPreparedError(Problem(rule, advice=FETCH_ADVICE))
+    return search.answer

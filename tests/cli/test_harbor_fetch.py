@@ -1,0 +1,241 @@
+"""`platoon harbor fetch`, `lock` and `verify` as a shell sees them: tables, JSON, exit codes, and what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from platoon import exits
+from platoon.cli.main import main
+from platoon.pipeline.sources import data_files
+from tests.envs.harbor.fakes.repositories import Repository
+
+pytestmark = pytest.mark.process
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    (tmp_path / "site.yaml").write_text("cache: cache\n")
+    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository.make(tmp_path / "repository")
+    made.task("t1")
+    made.task("t2", {"instruction.md": None})
+    made.commit()
+    return made
+
+
+def write(path: Path, *entries: dict[str, Any]) -> str:
+    environments = [
+        {"name": f"e{number}", "service": "harbor", "harness": "platoon-bash", "service_kwargs": {"provider": "process", **options}}
+        for number, options in enumerate(entries)
+    ]
+    path.write_text(yaml.safe_dump({"environments": environments}))
+    return path.name
+
+
+def test_h022_fetch_resolves_what_moves_when_it_is_asked(tmp_path: Path, run: Run, repository: Repository) -> None:
+    config = write(tmp_path / "c.yaml", {"dataset": f"git+{repository.url}@main"})
+    code, out, told = run("harbor", "fetch", config)
+    assert (code, out) == (exits.CONFIG, "")
+    assert "run platoon harbor fetch CONFIG --update" in told
+    code, out, told = run("harbor", "fetch", config, "--update", "--json")
+    assert code == exits.DONE
+    (row,) = map(json.loads, out.splitlines())
+    assert set(row) == {"environment", "lock", "lock_digest", "tasks", "runnable", "fetched"}
+    assert (row["environment"], row["tasks"], row["runnable"], row["fetched"]) == ("e0", 2, 1, 2)
+    assert Path(row["lock"]).is_file()
+    code, out, _ = run("harbor", "fetch", config)
+    assert code == exits.DONE
+    table = " ".join(out.split())
+    assert "environment ┃ tasks ┃ runnable ┃ fetched" in table
+    assert "e0: 1 refused as task_config, such as t2: task_config: instruction.md" in table
+    assert row["lock_digest"][:19] in table
+
+
+def test_several_entries_and_all_their_problems(tmp_path: Path, run: Run, repository: Repository) -> None:
+    commit = repository.git("rev-parse", "HEAD")
+    Repository(tmp_path / "data").task("l1")
+    good = [{"dataset": f"git+{repository.url}@{commit}"}, {"dataset": "data"}]
+    config = write(tmp_path / "c.yaml", *good)
+    code, out, _ = run("harbor", "fetch", config, "--json")
+    assert (code, [json.loads(line)["tasks"] for line in out.splitlines()]) == (exits.DONE, [2, 1])
+    config = write(
+        tmp_path / "c.yaml", {"dataset": f"git+{repository.url}@{'0' * 40}"}, *good, {"dataset": f"git+{repository.url}"}
+    )
+    code, out, told = run("harbor", "fetch", config)
+    assert (code, out) == (exits.CONFIG, "")
+    assert "has no commit" in told and "--update" in told
+    config = write(tmp_path / "c.yaml", {"dataset": "data", "tasks": "gone.txt"}, {"dataset": "nowhere"})
+    code, _, told = run("harbor", "fetch", config)
+    assert code == exits.CONFIG
+    assert "gone.txt" in told and "nowhere" in told
+
+
+def test_warnings_are_one_line_a_kind(tmp_path: Path, run: Run) -> None:
+    """H502: of compose files that are not read."""
+    for name in ("a", "b"):
+        Repository(tmp_path / "data").task(name, {"environment/compose.yml": "services: {}\n"})
+    code, _, told = run("harbor", "fetch", write(tmp_path / "c.yaml", {"dataset": "data"}))
+    assert code == exits.DONE
+    (line,) = [line for line in told.splitlines() if line.startswith("warning: ")]
+    assert line.startswith("warning: e0: environment/compose.yml is not read")
+    assert line.endswith("(2 tasks, such as a)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--lock", "x"], exits.CONFIG, "--lock: was removed (set lock: in service_kwargs"),
+        (["--cache", "x"], exits.CONFIG, "--cache: was removed (set cache: in the site file)"),
+        (["--workers", "0"], exits.USAGE, "workers"),
+        (["--nothing"], exits.USAGE, "No such option"),
+        (["environments.0.service_kwargs.dataset=git+https://u:s3cr3t@h/r"], exits.CONFIG, "must hold no user or password"),
+        (["environments.0.service_kwargs.registry=https://h/r?token=s3cr3t"], exits.CONFIG, "must hold no credential"),
+    ],
+)
+def test_what_fetch_does_not_take(tmp_path: Path, run: Run, arguments: list[str], code: int, words: str) -> None:
+    Repository(tmp_path / "data").task("a")
+    found, out, told = run("harbor", "fetch", write(tmp_path / "c.yaml", {"dataset": "data"}), *arguments)
+    assert (found, out) == (code, "")
+    assert words in told
+    assert "s3cr3t" not in told
+
+
+def test_files_that_name_no_environment(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "old.yaml").write_text("dataset: data\ntasks: [a]\n")
+    code, _, told = run("harbor", "fetch", "old.yaml")
+    assert code == exits.CONFIG
+    assert "old.yaml: dataset: a dataset stands in an environment" in told
+    config = write(tmp_path / "c.yaml", {"task_dirs": ["data/a"]})
+    Repository(tmp_path / "data").task("a")
+    assert "names no dataset to fetch" in run("harbor", "fetch", config)[2]
+    (tmp_path / "bad.yaml").write_text("environments: [{name: a, service: harbor, servce_kwargs: {}}]\n")
+    assert "did you mean service_kwargs?" in run("harbor", "fetch", "bad.yaml")[2]
+
+
+def test_lock_check_names_the_first_entry_that_differs(tmp_path: Path, run: Run, repository: Repository) -> None:
+    for name in ("a", "b"):
+        Repository(tmp_path / "data").task(name)
+        Repository(tmp_path / "more").task(name)
+    commit = repository.git("rev-parse", "HEAD")
+    config = write(tmp_path / "c.yaml", {"dataset": f"git+{repository.url}@{commit}"}, {"dataset": "data"}, {"dataset": "more"})
+    code, _, told = run("harbor", "lock", config, "--check")
+    assert code == exits.CONFIG
+    assert "environment e0 has no lock (run platoon harbor fetch CONFIG)" in told
+    code, out, _ = run("harbor", "lock", config)
+    assert code == exits.DONE
+    before = {path: path.read_bytes() for path in (tmp_path / "cache/harbor/locks").rglob("*.json")}
+    code, out, _ = run("harbor", "lock", config, "--check")
+    assert (code, [line.split(",")[0] for line in out.splitlines()]) == (exits.DONE, ["e0: same", "e1: same", "e2: same"])
+    (tmp_path / "data/b/instruction.md").write_text("Do another thing.\n")
+    (tmp_path / "more/b/instruction.md").write_text("Do another thing.\n")
+    code, out, _ = run("harbor", "lock", config, "--check")
+    assert code == exits.FAILED
+    assert out.splitlines()[1].startswith('e1: task b: digest: locked "sha256:')
+    assert len(out.splitlines()) == 2
+    code, out, _ = run("harbor", "lock", config, "--check", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["same"] for row in rows] == [True, False]
+    assert (rows[1]["difference"]["task"], rows[1]["difference"]["key"]) == ("b", "digest")
+    assert {path: path.read_bytes() for path in (tmp_path / "cache/harbor/locks").rglob("*.json")} == before
+
+
+def test_verify_hashes_the_cache_again(tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b", "c"):
+        Repository(tmp_path / "data").task(name, {"instruction.md": f"Do {name}.\n"})
+    config = write(tmp_path / "c.yaml", {"dataset": "data"})
+    row = json.loads(run("harbor", "fetch", config, "--json")[1])
+    code, out, told = run("harbor", "verify", row["lock"])
+    assert (code, out) == (exits.DONE, "")
+    assert "3 of 3 tasks are as locked" in told
+    tasks = {path.parent: path.read_text() for path in (tmp_path / "cache/harbor/tasks").rglob("instruction.md")}
+    places = {text.split()[1][0]: path for path, text in tasks.items()}
+    (places["a"] / "instruction.md").write_text("Damaged.\n")
+    places["b"].rename(tmp_path / "gone")
+    code, out, told = run("harbor", "verify", row["lock"], "--json")
+    assert code == exits.FAILED
+    assert [json.loads(line)["task"] for line in out.splitlines()] == ["a", "b"]
+    assert run("harbor", "verify", row["lock"], "--task", "c")[0] == exits.DONE
+    assert run("harbor", "verify", row["lock"], "--cache", str(tmp_path / "cache/harbor"), "--task", "b")[0] == exits.FAILED
+    assert "no task is called x" in run("harbor", "verify", row["lock"], "--task", "x")[2]
+    assert run("harbor", "verify", config, "--cache", "x")[0] == exits.CONFIG
+
+
+def test_verify_of_a_configuration(tmp_path: Path, run: Run, repository: Repository) -> None:
+    config = write(tmp_path / "c.yaml", {"dataset": f"git+{repository.url}@main"})
+    assert run("harbor", "verify", config)[0] == exits.CONFIG
+    run("harbor", "fetch", config, "--update")
+    assert run("harbor", "verify", config)[0] == exits.DONE
+
+
+def test_a_terminated_fetch_leaves_nothing_running(tmp_path: Path, repository: Repository) -> None:
+    """What it started ends with it, and staging is gone; the leftover check of this group looks for the sleeper."""
+    (repository.path / "main.py").write_text(
+        "import pathlib, time\npathlib.Path('/proc/self/comm').read_text()\nprint(1)\ntime.sleep(100)\n"
+    )
+    adapter = {"repo": repository.url, "commit": repository.commit(), "command": [sys.executable, "main.py"]}
+    config = write(tmp_path / "c.yaml", {"adapter": adapter})
+    (tmp_path / "site.yaml").write_text("cache: cache\n")
+    argv = [sys.executable, "-m", "platoon", "harbor", "fetch", config, "--site", "site.yaml", "--log-file", "log"]
+    process = subprocess.Popen(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and "running" not in ((tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == exits.TERMINATED
+    assert list((tmp_path / "cache/harbor/.tmp").iterdir()) == []
+
+
+def test_the_workflow_reads_what_an_entry_is_made_of(tmp_path: Path) -> None:
+    """Files that the rule of the lock declares: overlays, registries and what lies beside them, and no lock that is written."""
+    Repository(tmp_path / "data").task("a", {"tests/test.sh": None, "environment/data.csv": None, "instruction.md": None})
+    Repository(tmp_path / "sub/tasks").task("r", {"tests/test.sh": None, "environment/data.csv": None, "instruction.md": None})
+    (tmp_path / "sub/registry.json").write_text('[{"name": "n", "version": "1", "tasks": [{"name": "r", "path": "tasks/r"}]}]')
+    (tmp_path / "over").mkdir()
+    (tmp_path / "over/overlay.toml").write_text("")
+    (tmp_path / "given.lock.json").write_text("{}")
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/main.py").write_text("")
+    config = write(
+        tmp_path / "c.yaml",
+        {"dataset": "data", "overlays": ["over"], "lock": "written.lock.json"},
+        {"dataset": "harbor://n@1", "registry": "sub/registry.json"},
+        {"lock": "given.lock.json"},
+        {"adapter": {"repo": "repo", "commit": "a" * 40, "command": ["x"]}},
+        {"dataset": "git+https://host/r@main#x"},
+    )
+    found = [os.path.relpath(path, tmp_path) for path in data_files(tmp_path / config)]
+    assert found == [
+        "data/a/task.toml",
+        "given.lock.json",
+        "over/overlay.toml",
+        "sub/registry.json",
+        "sub/tasks/r/task.toml",
+    ]
