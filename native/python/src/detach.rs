@@ -1,0 +1,27 @@
+//! The one place where the interpreter lock is released.
+
+use pyo3::prelude::*;
+
+/// Below this many bytes of input, releasing the lock costs more than it gives.
+const DETACH_ABOVE_BYTES: usize = 256 * 1024;
+
+/// Runs `work` without the interpreter lock where the input is large.
+pub(crate) fn detach_above<T: Send>(py: Python<'_>, input_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    if input_bytes > DETACH_ABOVE_BYTES {
+        py.detach(work)
+    } else {
+        work()
+    }
+}
+
+/// Runs `work`, which reads or writes files, without the lock. A signal that came meanwhile goes before its result: an interrupt is
+/// raised where it was waited for.
+pub(crate) fn detached<T: Send, E: Send>(
+    py: Python<'_>,
+    into_python: fn(E) -> PyErr,
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> PyResult<T> {
+    let result = py.detach(work);
+    py.check_signals()?;
+    result.map_err(into_python)
+}
