@@ -14,14 +14,11 @@ pub(crate) fn detach_above<T: Send>(py: Python<'_>, input_bytes: usize, work: im
     }
 }
 
-/// Runs `work`, which reads or writes files, without the lock. A signal that came meanwhile goes before its result: an interrupt is
-/// raised where it was waited for.
+/// Runs `work`, which reads or writes files, without the lock; its error becomes an exception.
 pub(crate) fn detached<T: Send, E: Send>(
     py: Python<'_>,
     into_python: fn(E) -> PyErr,
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> PyResult<T> {
-    let result = py.detach(work);
-    py.check_signals()?;
-    result.map_err(into_python)
+    py.detach(work).map_err(into_python)
 }
