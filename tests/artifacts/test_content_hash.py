@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -168,6 +169,16 @@ def test_file_digests(tmp_path: Path) -> None:
     path.write_bytes(data)
     assert digests.sha256_file(path) == digests.sha256_bytes(data)
     assert digests.file_digest(path) == digests.HashedFile(str(path), digests.sha256_bytes(data), len(data))
+
+
+def test_git_blobs(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    assert digests.git_blob_sha1(path) == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    data = bytes(range(256)) * 3000
+    path.write_bytes(data)
+    expected = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    assert digests.git_blob_sha1(path) == expected
 
 
 def test_package_digest() -> None:

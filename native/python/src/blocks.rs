@@ -4,7 +4,8 @@ use platoon_rows::{self as core, Block, NameCounts, NameMaps, Names, StoredColum
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, dict_of_arrays, give, give_block, slices, Array, BlockColumns, Input};
+use crate::arrays::{dict_of_arrays, give, give_block, slices, Array, BlockColumns, Input};
+use crate::detach::detach_above;
 use crate::errors::{rows_error, ShapeError};
 
 /// Tokens, logprobs, flags and calls.
