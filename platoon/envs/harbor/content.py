@@ -19,6 +19,7 @@ from platoon.errors import Problem
 
 DEPTH_LIMIT = 100
 FILE_LIMIT = 50_000
+TASK_FILE = "task.toml"
 HASH_ERRORS = (OSError, DataError, UnsupportedError)
 
 
@@ -29,30 +30,39 @@ def read_contents(directory: Path) -> HashedTask:
 
 def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
     """What keeps a task directory from being fetched; `shown_as` names the task. Files that are ignored are judged as well."""
-    root = Path(os.path.realpath(directory))
+    # Plain strings: this runs for every task of every fetch.
+    top = os.path.realpath(directory)
+    root = Path(top)
     for name in (*HASHED_FILES, ".gitignore"):
-        if os.path.lexists(root / name):
+        mode, size_bytes = _status(f"{top}/{name}")
+        if mode and not stat.S_ISREG(mode):
             yield from _entry_problems(root / name, name, root, shown_as, hashed=False)
-    try:
-        toml = (root / "task.toml").stat()
-    except OSError:
-        toml = None
-    if toml is not None and toml.st_size > TOML_LIMIT_BYTES:
-        yield Problem(f"has {toml.st_size} bytes, more than {TOML_LIMIT_BYTES}", key="task.toml", file=shown_as)
+            size_bytes = _status(os.path.realpath(root / name))[1]
+        if name == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
+            yield Problem(f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}", key=name, file=shown_as)
     left = [FILE_LIMIT]
     for name in HASHED_DIRECTORIES:
-        path = root / name
-        if path.is_symlink():
+        mode, _ = _status(f"{top}/{name}")
+        if stat.S_ISLNK(mode):
             yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
-        elif path.is_dir():
-            yield from _directory_problems(path, name, root, shown_as, left)
+        elif stat.S_ISDIR(mode):
+            yield from _directory_problems(f"{top}/{name}", name, root, shown_as, left)
         if left[0] < 0:
             advice = "pack them in an archive, or put them in the image"
             yield Problem(f"the task holds more than {FILE_LIMIT} files", key=name, file=shown_as, advice=advice)
             return
 
 
-def _directory_problems(path: Path, relative: str, root: Path, shown_as: str, left: list[int]) -> Iterator[Problem]:
+def _status(path: str) -> tuple[int, int]:
+    """Mode and size of what is at a path, links not followed; zeros where nothing is."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    return found.st_mode, found.st_size
+
+
+def _directory_problems(path: str, relative: str, root: Path, shown_as: str, left: list[int]) -> Iterator[Problem]:
     """left: how many more entries the task may have; the walk ends when it is below zero."""
     if relative.count("/") >= DEPTH_LIMIT:
         yield Problem(f"is nested deeper than {DEPTH_LIMIT} directories", key=relative.partition("/")[0], file=shown_as)
@@ -67,7 +77,7 @@ def _directory_problems(path: Path, relative: str, root: Path, shown_as: str, le
         if not is_plain_name(entry.name):
             yield Problem("a name is UTF-8 on one line", key=printable(inner), file=shown_as, advice="rename it")
         elif entry.is_dir(follow_symlinks=False):
-            yield from _directory_problems(Path(entry.path), inner, root, shown_as, left)
+            yield from _directory_problems(entry.path, inner, root, shown_as, left)
         elif not entry.is_file(follow_symlinks=False):
             yield from _entry_problems(Path(entry.path), inner, root, shown_as, hashed=True)
 

@@ -69,6 +69,7 @@ class _Taker:
     tools: FetchTools
     total: int
     memo: RowMemo
+    plain_key: str = ""
     taken: TakenTasks = field(default_factory=TakenTasks)
     rows: list[LockRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -146,13 +147,20 @@ class _Taker:
     def _built(
         self, task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
     ) -> BuiltRow:
-        key = settings.key
+        key = self._key(settings)
         if (fact := self.memo.get(contents.digest, key)) is not None:
             with suppress(KeyError, TypeError):
                 return rows.row_of(fact, task, contents, index, settings)
         built = rows.build_row(task, directory, contents, index, settings)
         self.memo.put(contents.digest, key, rows.fact_of(built))
         return built
+
+    def _key(self, settings: TaskSettings) -> str:
+        # Of nearly all tasks nothing but the entry's own settings counts.
+        if settings.overlays or settings.programs or settings.overlay_refusal is not None:
+            return settings.key
+        self.plain_key = self.plain_key or settings.key
+        return self.plain_key
 
     def _settings(
         self, task: SourceTask, matched: Sequence[Overlay], upstream: str | None, refusal: str | None = None

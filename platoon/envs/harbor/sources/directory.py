@@ -89,14 +89,23 @@ class DirectoryDataset:
 
     def directory(self, task: SourceTask) -> Path:
         """Where a task lies. Raises ConfigError for a link anywhere below the dataset, and for what is no directory."""
-        path = self.tree.root
-        for part in Path(task.path).parts:
-            path /= part
-            if path.is_symlink():
+        path = self.root
+        mode = stat.S_IFDIR
+        for part in () if task.path == "." else task.path.split("/"):
+            path = f"{path}/{part}"
+            try:
+                mode = os.lstat(path).st_mode
+            except OSError:
+                mode = 0
+            if stat.S_ISLNK(mode):
                 raise fault(self.tree, f"task {printable(task.id)} is a link", advice="put the directory in its place")
-        if not path.is_dir():
+        if not stat.S_ISDIR(mode):
             raise fault(self.tree, f"task {printable(task.id)}: {printable(task.path)} is no directory")
-        return path
+        return Path(path)
+
+    @property
+    def root(self) -> str:
+        return str(self.tree.root)
 
 
 @dataclass(frozen=True)

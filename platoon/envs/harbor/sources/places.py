@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,15 +16,15 @@ OWN = (".", ".tmp", ".locks", "tasks", "locks", "locks/by-digest", "git", "hub",
 
 
 def check_places(cache: HarborCache) -> None:
-    """Raises PlatoonError when a directory of ours in the cache is a link or none: what is written there would go elsewhere."""
+    """Raises PlatoonError when a directory of ours in the cache is a link or none: what is written there would go elsewhere.
+
+    The site's cache itself may be a link to another disk.
+    """
     for name in OWN:
-        path = cache.root / name
+        path = cache.root if name == "." else cache.root / name
         try:
             status = path.lstat()
         except FileNotFoundError:
-            continue
-        if name == "." and stat.S_ISLNK(status.st_mode) and status.st_uid in (0, os.getuid()):
-            # The whole cache may lie on another disk; nobody else may say so.
             continue
         if not stat.S_ISDIR(status.st_mode):
             kind = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"

@@ -1,0 +1,198 @@
+"""Datasets that mean harm: refused with file, key and rule, before any of them is read whole; nothing of the host is copied."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platoon.envs.harbor import content
+from platoon.envs.harbor.fetch import fetch
+from platoon.envs.harbor.lock import HarborLock, LockRow
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache
+from platoon.errors import ConfigError, PlatoonError
+
+pytestmark = pytest.mark.unit
+
+MakeTask = Callable[..., Path]
+SECRET = "of the host alone\n"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> HarborCache:
+    return HarborCache(tmp_path / "cache" / "harbor")
+
+
+@pytest.fixture
+def data(tmp_path: Path, make_task: MakeTask) -> Path:
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/task.toml").write_text(SECRET)
+    make_task("good", root=tmp_path / "data")
+    return tmp_path / "data"
+
+
+def refused(tmp_path: Path, cache: HarborCache, **more: Any) -> str:
+    """What a fetch says. Nothing of the host may be in the cache, and no lock."""
+    with pytest.raises(PlatoonError) as caught:
+        fetch(HarborOptions.parse({"dataset": "data", **more}), tmp_path, cache)
+    assert not (cache.root / "locks").exists()
+    assert not any(SECRET in path.read_text() for path in cache.root.rglob("*") if path.is_file())
+    assert all(line.isprintable() for line in str(caught.value).splitlines())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("task.toml", "data/bad: task.toml: a link to ../../secret leaves the task"),
+        ("instruction.md", "data/bad: instruction.md: a link to ../../secret leaves the task"),
+        (".gitignore", "data/bad: .gitignore: a link to ../../secret leaves the task"),
+        ("environment/x", "data/bad: environment/x: a link to ../../../secret leaves the task"),
+        ("tests/deep/x", "data/bad: tests/deep/x: a link to ../../../../secret leaves the task"),
+        ("steps/one/x", "data/bad: steps/one/x: a link to ../../../../secret leaves the task"),
+        ("solution", "data/bad: solution: a link to a directory is not copied"),
+    ],
+)
+def test_h024_u41_links_in_every_place(
+    data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, place: str, words: str
+) -> None:
+    task = make_task("bad", {place: None} if place in ("task.toml", "instruction.md") else None, data)
+    path = task / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = tmp_path / ("secrets" if place == "solution" else "secret")
+    path.symlink_to(os.path.relpath(target, path.parent))
+    assert words in refused(tmp_path, cache)
+
+
+def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    task = make_task("bad", root=data)
+    (task / "tests/one").symlink_to("two")
+    (task / "tests/two").symlink_to("../../../secret")
+    text = refused(tmp_path, cache)
+    assert "tests/one: a link to two leaves the task" in text
+    assert "tests/two: a link to ../../../secret leaves the task" in text
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "../secrets"}]}]}, "data: ../secrets: must stay inside"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "/etc"}]}]}, "data: /etc: must stay inside"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "a/../../secrets"}]}]}, "must stay inside the dataset"),
+        ({"registry.json": [{"name": "a\nb", "path": "x", "tasks": [{"name": "a\nb", "path": "good"}]}]}, "a task's id is UTF-8"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "go\0od"}]}]}, "a task's path is UTF-8 on one line"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "link"}]}]}, "data: task x is a link"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "link/inner"}]}]}, "data: task x is a link"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "good/task.toml"}]}]}, "is no directory"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "x", "git_url": "u"}]}]}, "in another repository"),
+        ({"registry.json": [{"name": "d", "tasks": {}}]}, "must list datasets with their tasks"),
+        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "good"}] * 2}]}, "two tasks are called x"),
+        ({"task-index.json": {"x": {"task_path": "../secrets"}}}, "data: ../secrets: must stay inside the dataset"),
+        ({"task-index.json": {"..": {}}}, "must stay inside the dataset"),
+        ({"task-index.json": ["x"]}, "must map task ids to their fields"),
+    ],
+)
+def test_u41_paths_of_index_files(data: Path, tmp_path: Path, cache: HarborCache, files: dict[str, Any], words: str) -> None:
+    (data / "link").symlink_to("../secrets")
+    for name, value in files.items():
+        (data / name).write_text(json.dumps(value))
+    assert words in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize("name", ["registry.json", "task-index.json", "more.jsonl", "task.toml"])
+def test_index_files_that_are_links_out(data: Path, tmp_path: Path, cache: HarborCache, name: str) -> None:
+    (data / name).symlink_to("../secret")
+    more = {"index": ["more.jsonl"]} if name == "more.jsonl" else {}
+    assert f"data/{name}: is a link that leaves the dataset" in refused(tmp_path, cache, **more)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": {}, "a": {}}', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}', "\ufeff{}x", '{"a": {"b": 1, "b": 2}}']
+)
+def test_json_that_is_not_what_it_seems(data: Path, tmp_path: Path, cache: HarborCache, text: str) -> None:
+    (data / "task-index.json").write_text(text)
+    assert "task-index.json" in refused(tmp_path, cache)
+
+
+def test_a_task_file_of_a_gigabyte_is_not_read(
+    data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (make_task("bad", root=data) / "task.toml").open("ab") as file:
+        file.truncate(1 << 30)
+    hashed = content.read_contents
+
+    def only_good(directory: Path) -> Any:
+        assert directory.name != "bad", "it would be read whole"
+        return hashed(directory)
+
+    monkeypatch.setattr("platoon.envs.harbor.take.read_contents", only_good)
+    assert "data/bad: task.toml: has 1073741824 bytes, more than 1048576" in refused(tmp_path, cache)
+
+
+def test_a_dataset_that_is_one_such_task(tmp_path: Path, cache: HarborCache, make_task: MakeTask) -> None:
+    with (make_task("data") / "task.toml").open("ab") as file:
+        file.truncate(1 << 30)
+    assert "data/task.toml: has more than" in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_tasks_of_very_many_files(
+    data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch, nested: bool
+) -> None:
+    monkeypatch.setattr(content, "FILE_LIMIT", 40)
+    make_task("bad", {f"tests/{number // 10 if nested else ''}/f{number}": "" for number in range(60)}, data)
+    text = refused(tmp_path, cache)
+    assert "data/bad: tests: the task holds more than 40 files" in text
+    assert len(text.splitlines()) == 1
+
+
+def test_trees_without_end(data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    task = make_task("bad", root=data)
+    (task / "/".join(["environment", *["d"] * 120])).mkdir(parents=True)
+    assert "data/bad: environment: is nested deeper than 100 directories" in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"\xff\xfe", b"a\rb"])
+@pytest.mark.parametrize("where", ["file", "directory", "task"])
+def test_names_that_do_not_list(
+    data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, name: bytes, where: str
+) -> None:
+    text = os.fsdecode(name)
+    if where == "task":
+        make_task(text, root=data)
+    else:
+        path = make_task("bad", root=data) / "tests" / text
+        path.mkdir() if where == "directory" else path.write_text("x")
+    assert "UTF-8 on one line" in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize("name", ["tasks", ".tmp", "locks", ".locks", "known"])
+def test_u42_a_planted_link_in_the_cache(data: Path, tmp_path: Path, cache: HarborCache, name: str) -> None:
+    """Nothing is written through it."""
+    (tmp_path / "elsewhere").mkdir()
+    cache.root.mkdir(parents=True)
+    (cache.root / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PlatoonError, match=rf"harbor/{name}: is a link \(remove it"):
+        fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_cache_on_another_disk(data: Path, tmp_path: Path, cache: HarborCache) -> None:
+    """The site's cache may be a link; what is below it is ours."""
+    (tmp_path / "disk").mkdir()
+    cache.root.parent.symlink_to(tmp_path / "disk")
+    assert fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache).copied == 1
+
+
+@pytest.mark.parametrize("digest", ["sha256:../../x", "sha256:" + "A" * 64, "x", ""])
+def test_locks_whose_digests_are_paths(digest: str) -> None:
+    lock = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (LockRow("t", "sha256:" + "0" * 64, "t"),))
+    data = lock.to_bytes().replace(b'"digest":"sha256:' + b"0" * 64, f'"digest":"{digest}'.encode())
+    with pytest.raises(ConfigError, match="is no lock"):
+        HarborLock.from_bytes(data, "lock")
