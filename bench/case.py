@@ -13,10 +13,19 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True)
+class Timed:
+    """What a peer computed, where it measures itself: a program whose start is no part of the work."""
+
+    found: Any
+    cpu_ms: float
+    wall_ms: float
+
+
+@dataclass(frozen=True)
 class Peer:
     """Something ours is compared with.
 
-    run: does the whole work and returns what it computed; None where `fixed_ms` stands for it, or a tool is missing.
+    run: does the whole work and returns what it computed, or a `Timed`; None where `fixed_ms` stands for it, or a tool is missing.
     limit: the ratio, ours to it, that must hold at full size; None where nothing is claimed. small_limit: the same for the small
         run, where the fixed costs of a small size move the ratio.
     same: whether two results agree; one that computes something else is no peer. None for a floor, which does a part of the work.

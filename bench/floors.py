@@ -8,15 +8,21 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.case import command
+from bench.case import Timed, command
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def floor(*arguments: str) -> Callable[[], bytes]:
-    """The floor of a name on its arguments; its output without the newline."""
+def floor(*arguments: str) -> Callable[[], Timed]:
+    """The floor of a name on its arguments: what it found, and the time it says it took."""
     run = command(program(), *arguments)
-    return lambda: run().strip()
+
+    def timed() -> Timed:
+        found, times = run().splitlines()
+        cpu_ms, wall_ms = times.split()
+        return Timed(found, float(cpu_ms), float(wall_ms))
+
+    return timed
 
 
 @functools.cache

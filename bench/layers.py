@@ -1,7 +1,9 @@
 """The owner manifest of a layer beside reading or decompressing it alone, and beside Python's tarfile.
 
-The tree is that of the squashfs images, as a tar with an extended header before each member. Digests are not asked for, but in the
-last case: a descriptor's cost a SHA-256 of what is stored and one of what is in it.
+The tree is that of the squashfs images, as a tar with an extended header before each member, and with files of the sizes of the
+tree hash's, of words or, each fourth, of noise. A layer whose files are all but empty is shown too: its headers are then nearly all
+that there is to decompress, and compress to nearly nothing. Digests are not asked for, but in the last case: a descriptor's cost a
+SHA-256 of what is stored and one of what is in it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from bench.case import Case, Peer
 from bench.data import made
@@ -22,12 +25,17 @@ from bench.squash import tree, written
 from platoon import _native
 
 MEMBERS = 108_000
+MEAN_BYTES, SMALLEST = 1850, 100
 GZIP_LEVEL, ZSTD_LEVEL = 6, 3
+PEAK_LIMIT_MB = 40
 
 
-def make_layer(place: Path, members: int) -> None:
-    """Directories, small files and links, each with a PAX header of the time that its header cannot hold."""
+def make_layer(place: Path, members: int, largest: int) -> None:
+    """Directories, files of up to `largest` bytes, links, each with a PAX header of the time that its header cannot hold."""
     generator = np.random.default_rng(7)
+    words = [generator.bytes(int(length)).hex().encode() for length in generator.integers(1, 5, 4000)]
+    text = b" ".join(words[index] for index in np.minimum(generator.zipf(1.3, 600_000), len(words)) - 1)
+    pools = (text, text, text, generator.bytes(len(text)))
     with tarfile.open(place, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for number, (path, kind, owner) in enumerate(tree(generator), 1):
             member = tarfile.TarInfo(path)
@@ -35,8 +43,9 @@ def make_layer(place: Path, members: int) -> None:
             member.pax_headers = {"mtime": f"{1_700_000_000 + number}.{int(generator.integers(1, 10**9)):09}"}
             member.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
             member.linkname = "../target" if kind == tarfile.SYMTYPE else ""
-            member.size = int(generator.integers(1, 400)) if kind == tarfile.REGTYPE else 0
-            tar.addfile(member, io.BytesIO(generator.bytes(member.size)))
+            member.size = int(generator.integers(min(SMALLEST, largest - 1), largest)) if kind == tarfile.REGTYPE else 0
+            start = int(generator.integers(len(text) - largest))
+            tar.addfile(member, io.BytesIO(pools[number % len(pools)][start : start + member.size]))
             if number == members:
                 return
 
@@ -46,9 +55,7 @@ def make_gzip(place: Path, layer: Path) -> None:
 
 
 def make_zstd(place: Path, layer: Path) -> None:
-    import pyarrow
-
-    codec = pyarrow.Codec("zstd", compression_level=ZSTD_LEVEL)
+    codec = pa.Codec("zstd", compression_level=ZSTD_LEVEL)
     place.write_bytes(codec.compress(layer.read_bytes(), asbytes=True))
 
 
@@ -68,45 +75,53 @@ def digest_of(path: Path) -> str:
 
 def cases(scale: float) -> list[Case]:
     members = int(MEMBERS * scale)
-    layer = made(f"layer-{members}.tar", lambda place: make_layer(place, members))
+    largest = 2 * MEAN_BYTES - SMALLEST
+    layer = made(f"layer-{members}.tar", lambda place: make_layer(place, members, largest))
     gz = made(f"layer-{members}.tar.gz", lambda place: make_gzip(place, layer))
     zst = made(f"layer-{members}.tar.zst", lambda place: make_zstd(place, layer))
-    kernel, data = "owners of a layer", f"{members} members with PAX headers"
-    whole = (digest_of(gz), digest_of(layer))
+    empty = made(f"layer-{members}-empty.tar", lambda place: make_layer(place, members, 2))
+    empty_zst = made(f"layer-{members}-empty.tar.zst", lambda place: make_zstd(place, empty))
+    data = f"{members} members with PAX headers, {layer.stat().st_size / 2**20:.0f} MiB"
+    stored = {"plain": layer, "zstd": zst, "gzip": gz}
+    peers = {
+        "plain": (
+            Peer("floor: reading it", floor("read", str(layer)), 3.0),
+            Peer("tarfile", lambda: with_tarfile(layer), 1 / 25, bytes.__eq__),
+        ),
+        "zstd": (Peer("floor: libzstd alone", floor("unzstd", str(zst)), 1.5, small_limit=2.0),),
+        "gzip": (
+            Peer("floor: libdeflate alone, all of it in memory", floor("inflate_whole", str(gz)), 1.3),
+            Peer("floor: zlib-rs alone", floor("inflate_streamed", str(gz)), 1.3),
+            Peer("tarfile", lambda: with_tarfile(gz), None, bytes.__eq__),
+        ),
+    }
+    cases = [
+        Case("owners of a layer", f"{data}, {how}", lambda path=path: manifest(path), peers[how], PEAK_LIMIT_MB)
+        for how, path in stored.items()
+    ]
+    headers = f"{members} members with PAX headers, files of a byte"
+    digests = (digest_of(gz), digest_of(layer))
     return [
+        *cases,
         Case(
-            kernel,
-            f"{data}, plain",
-            lambda: manifest(layer),
-            (
-                Peer("floor: reading it", floor("read", str(layer)), 3.0),
-                Peer("tarfile", lambda: with_tarfile(layer), 1 / 25, bytes.__eq__),
-            ),
-            peak_limit_mb=40,
+            "owners of a layer",
+            f"{headers}, plain",
+            lambda: manifest(empty),
+            (Peer("floor: reading it", floor("read", str(empty)), 3.0),),
+            PEAK_LIMIT_MB,
         ),
         Case(
-            kernel,
-            f"{data}, zstd",
-            lambda: manifest(zst),
-            (Peer("floor: libzstd alone", floor("unzstd", str(zst)), 1.5),),
-            peak_limit_mb=40,
+            "owners of a layer",
+            f"{headers}, zstd",
+            lambda: manifest(empty_zst),
+            (Peer("floor: libzstd alone", floor("unzstd", str(empty_zst))),),
+            PEAK_LIMIT_MB,
         ),
         Case(
-            kernel,
+            "owners of a layer, digest and diff_id verified",
             f"{data}, gzip",
-            lambda: manifest(gz),
-            (
-                Peer("floor: libdeflate alone, all in memory", floor("inflate_whole", str(gz)), 1.3),
-                Peer("floor: zlib-rs alone, streaming", floor("inflate_streamed", str(gz)), 1.3),
-                Peer("tarfile", lambda: with_tarfile(gz), None, bytes.__eq__),
-            ),
-            peak_limit_mb=40,
-        ),
-        Case(
-            f"{kernel}, digest and diff_id verified",
-            f"{data}, gzip",
-            lambda: manifest(gz, whole),
-            (Peer("floor: zlib-rs alone, streaming", floor("inflate_streamed", str(gz))),),
-            peak_limit_mb=40,
+            lambda: manifest(gz, digests),
+            (Peer("floor: zlib-rs alone", floor("inflate_streamed", str(gz))),),
+            PEAK_LIMIT_MB,
         ),
     ]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.case import Case, Peer
+from bench.case import Case, Peer, Timed
 from platoon import _native
 
 ROUNDS = 5
@@ -66,7 +66,8 @@ def compare(case: Case, peers: list[Peer]) -> None:
     ours = case.ours()
     for peer in peers:
         theirs = peer.run() if peer.run is not None else None
-        assert peer.same is None or peer.same(ours, theirs), f"{case.kernel}: {peer.name} computes something else"
+        found = theirs.found if isinstance(theirs, Timed) else theirs
+        assert peer.same is None or peer.same(ours, found), f"{case.kernel}: {peer.name} computes something else"
 
 
 def row_of(case: Case, peer: Peer, ours: Times, theirs: Times | None, *, small: bool, peak_mb: float) -> Row:
@@ -105,10 +106,12 @@ def peak_of(name: str, index: int, scale: float) -> float:
 
 
 def clocked(work: Callable[[], Any], repeats: int) -> Times:
-    """CPU and wall milliseconds of one call, over `repeats` of them."""
+    """CPU and wall milliseconds of one call, over `repeats` of them, or what the last one says of itself."""
     cpu, wall = cpu_s(), time.perf_counter()
     for _ in range(repeats):
-        work()
+        result = work()
+    if isinstance(result, Timed):
+        return result.cpu_ms, result.wall_ms
     return (cpu_s() - cpu) / repeats * 1000, (time.perf_counter() - wall) / repeats * 1000
 
 

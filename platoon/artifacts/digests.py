@@ -30,6 +30,7 @@ __all__ = [
     "UnsupportedError",
     "content_hash",
     "file_digest",
+    "git_blob_sha1",
     "hashed_task",
     "hex_of",
     "input_digests",
@@ -95,6 +96,11 @@ def file_digest(path: str | PathLike[str]) -> HashedFile:
     """Digest and size of a regular file from one reading of it."""
     digest, size_bytes = _native.sha256_file(path)
     return HashedFile(str(path), PREFIX + digest, size_bytes)
+
+
+def git_blob_sha1(path: str | PathLike[str]) -> str:
+    """The name git gives a regular file of this content, 40 hex digits: for comparing with a listing, not for trust."""
+    return _native.git_blob_sha1(path)
 
 
 def content_hash(task_dir: str | PathLike[str], *, threads: int | None = None) -> str:

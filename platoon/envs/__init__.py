@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any, cast
 
+from platoon import registry
 from platoon.core.protocols import EnvironmentService
 from platoon.errors import ConfigError, Problem
 
@@ -20,20 +20,7 @@ def get_service(name: str, **kwargs: Any) -> EnvironmentService:
     Harbor takes the entry's `service_kwargs` beside the keywords of `HarborService`. Raises ConfigError for a name that is none and
     for keywords the factory does not take.
     """
-    reference = SERVICES.get(name, name)
-    module_name, separator, attribute = reference.partition(":")
-    if not separator:
-        raise ConfigError(
-            Problem(
-                f"no environment service is called {name!r}; there is: {', '.join(sorted(SERVICES))}",
-                key="service",
-                advice="name one of them, or give a factory of your own as `module:Class`",
-            )
-        )
-    try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(Problem(f"service {name!r} does not import: {error}", key="service")) from error
+    factory = registry.find("environment service", name, SERVICES, key="service")
     if name in SERVICES:
         own = {key for key in inspect.signature(factory).parameters if key != "options"}
         # `provider` is a name in an entry's options, and a built provider for the factory.

@@ -5,7 +5,6 @@ Names of the package are reserved to it. A name is resolved without importing an
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from platoon import registry
 from platoon.errors import ConfigError, Problem
 from platoon.harness.api import AgentContext, AgentResult
 from platoon.harness.spec import HarnessSpec, load_spec
@@ -100,13 +100,7 @@ def _matches(have: str, asked: str) -> bool:
 
 
 def _import(reference: str) -> FunctionHarness:
-    module, _, attribute = reference.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # because importing runs the module, which may raise anything
-        raise ConfigError(
-            Problem(f"harness {reference!r} does not import: {type(error).__name__}: {error}", key="harness")
-        ) from error
+    found = registry.load("harness", reference, key="harness")
     tagged = found if isinstance(found, FunctionHarness) else getattr(found, TAG, None)
     if not isinstance(tagged, FunctionHarness):
         raise ConfigError(Problem(f"{reference!r} is no harness", key="harness", advice="decorate it with @platoon.harness(name)"))

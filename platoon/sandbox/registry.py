@@ -6,10 +6,10 @@ name with options, or a built provider, and return why not, None meaning that no
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, cast
 
+from platoon import registry
 from platoon.errors import ConfigError, Problem
 from platoon.sandbox.base import SandboxProvider
 
@@ -18,20 +18,7 @@ BUILT_IN: dict[str, str] = {"process": "platoon.sandbox.process.provider:Process
 
 def provider_class(name: str) -> type[Any]:
     """Imports a provider's class. Raises ConfigError for a name that is none."""
-    reference = BUILT_IN.get(name, name)
-    module_name, separator, attribute = reference.partition(":")
-    if not separator:
-        raise ConfigError(
-            Problem(
-                f"no sandbox provider is called {name!r}; there is: {', '.join(sorted(BUILT_IN))}",
-                key="provider",
-                advice="name one of them, or give a class of your own as `module:Class`",
-            )
-        )
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(Problem(f"sandbox provider {name!r} does not import: {error}", key="provider")) from error
+    found = registry.find("sandbox provider", name, BUILT_IN, key="provider")
     if not isinstance(found, type):
         raise ConfigError(Problem(f"sandbox provider {name!r} is no class", key="provider"))
     return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import resource
 import warnings
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,16 @@ def test_file_digests(tmp_path: Path) -> None:
     assert digests.file_digest(path) == digests.HashedFile(str(path), digests.sha256_bytes(data), len(data))
 
 
+def test_git_blobs(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    assert digests.git_blob_sha1(path) == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    data = bytes(range(256)) * 3000
+    path.write_bytes(data)
+    expected = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    assert digests.git_blob_sha1(path) == expected
+
+
 def test_package_digest() -> None:
     a, b, c = (f"sha256:{letter * 64}" for letter in "abc")
     assert digests.package_digest([b, a]) == "sha256:b1da1a1755748f4703baeaa4ae58e2f42a25bd33aa67a0db9fd84d6b8767c492"
@@ -178,3 +190,16 @@ def test_package_digest() -> None:
     )
     with pytest.raises(digests.DataError):
         digests.package_digest(["a" * 64])
+
+
+def test_descriptors_are_few_whatever_the_tree(tmp_path: Path) -> None:
+    for number in range(120):
+        write_tree(tmp_path, {f"tests/d{number}/{'deep/' * 20}f": "x", f"tests/d{number}/e{number}/f": "y"})
+    expected = digests.content_hash(tmp_path, threads=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 80, hard))
+    try:
+        assert [digests.content_hash(tmp_path, threads=threads) for threads in (1, 2)] == [expected] * 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

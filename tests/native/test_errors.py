@@ -87,6 +87,7 @@ STALE = (np.zeros(1, np.int64), np.array([3], np.uint16), np.zeros(1, np.uint32)
 PAIRS: dict[tuple[str, str], tuple[Make, type[Exception], str]] = {
     ("digest", "Io"): (lambda place: _native.content_hash(place / "absent"), FileNotFoundError, "absent"),
     ("digest", "NotAFile"): (_native.sha256_file, DataError, "not a regular file"),
+    ("digest", "Changed"): (lambda _: _native.git_blob_sha1("/proc/self/status"), DataError, "changed while it was read"),
     ("digest", "EscapingLink"): (task(lambda place: (place / "tests/x").symlink_to("/etc")), DataError, "tests/x: a link to"),
     ("digest", "LinkedDirectory"): (task(lambda place: (place / "steps").symlink_to("tests")), UnsupportedError, "steps: a link"),
     ("digest", "LinkedPlace"): (publish(lambda place: (place / "base/tasks").symlink_to(place)), DataError, "base/tasks: a link"),

@@ -105,3 +105,39 @@ TREES = st.lists(
 def test_u32_the_order_of_whiteouts_does_not_matter(lower: list[Member], upper: list[Member]) -> None:
     first, last = (sorted(upper, key=is_whiteout, reverse=reverse) for reverse in (False, True))
     assert native([layer_tar(lower), layer_tar(first)]) == native([layer_tar(lower), layer_tar(last)])
+
+
+def test_each_kind_of_error_becomes_its_exception(tmp_path: Path) -> None:
+    def read(path: Path, *known: str | int | None) -> bytes:
+        media_type, size_bytes, digest, diff_id = (*known, None, None, None, None)[:4]
+        return _native.layer_owners([(path, media_type, size_bytes, digest, diff_id)])[0]  # type: ignore[list-item]
+
+    path = tmp_path / "layer"
+    tar = layer_tar([Member(b"a", "0", 1, 1)])
+    path.write_bytes(tar)
+    other = "sha256:" + "0" * 64
+    for known, text in (
+        (("application/vnd.oci.image.layer.v1.tar+gzip",), "says gzip, the first bytes say plain tar"),
+        ((None, 1), "bytes, where the manifest says 1"),
+        ((None, None, other), "the digest is sha256:"),
+        ((None, None, None, other), "the diff_id is sha256:"),
+    ):
+        with pytest.raises(_native.DataError, match=text):
+            read(path, *known)
+    with pytest.raises(_native.UnsupportedError, match='the digest "md5:0" is not read here'):
+        read(path, None, None, "md5:0")
+    for data, error, text in (
+        (gzip.compress(tar)[:-1], _native.DataError, "gzip at byte [0-9]+: ends in the middle of a member"),
+        (tar[:1024], _native.DataError, "tar at byte 1024: ends without the blocks of zeros"),
+        (layer_tar([Member(b"..", "0", 1, 1)]), _native.DataError, 'entry ".." at byte 0: the name climbs'),
+        (layer_tar([Member(b"a", "M", 1, 1)]), _native.UnsupportedError, "type 'M' is not read here"),
+        (b"hsqs", _native.UnsupportedError, "a squashfs image in the place of a layer is not read here"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(error, match=text):
+            read(path)
+    with pytest.raises(_native.DataError, match="not a regular file"):
+        read(tmp_path)
+    with pytest.raises(FileNotFoundError) as caught:
+        read(tmp_path / "absent")
+    assert caught.value.filename == str(tmp_path / "absent")

@@ -89,7 +89,8 @@ def thompson_draw(
     for task in tasks:
         stream = Stream(key, task + 1)
         passes, failures = (gamma_ln(shape, stream) for shape in parameters[task])
-        rate = 1 / (1 + math.exp(failures - passes))
+        # Beyond it the exponential is infinite and the rate 0.
+        rate = 1 / (1 + math.exp(failures - passes)) if failures - passes < 709 else 0.0
         score = 1 - rate**size - (1 - rate) ** size
         if best is None or score > best[2]:
             best = (task, rate, score)

@@ -10,6 +10,9 @@ pub enum DigestError {
     #[error("{}: not a regular file", path.display())]
     NotAFile { path: PathBuf },
 
+    #[error("{}: changed while it was read", path.display())]
+    Changed { path: PathBuf },
+
     #[error("{}: a link to {target:?} leads out of the task directory", path.display())]
     EscapingLink { path: PathBuf, target: String },
 

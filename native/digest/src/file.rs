@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::DigestError;
@@ -72,6 +73,23 @@ pub(crate) fn sha256(bytes: &[u8]) -> Sha256Bytes {
 pub fn sha256_file(path: &Path) -> Result<(Sha256Bytes, u64), DigestError> {
     let (file, size_bytes) = open_following(path)?;
     Reader::new().hash(file, size_bytes).map_err(|error| DigestError::io(path, error))
+}
+
+/// The name git gives a regular file of this content: SHA-1 over `blob <size>`, NUL and the bytes. Links are followed.
+pub fn git_blob_sha1(path: &Path) -> Result<[u8; 20], DigestError> {
+    let (file, size_bytes) = open_following(path)?;
+    let mut digest = Sha1::new();
+    digest.update(format!("blob {size_bytes}\0"));
+    let read = Reader::new().read_all(file, size_bytes, |bytes| {
+        digest.update(bytes);
+        Ok(())
+    });
+    match read {
+        Ok(read_bytes) if read_bytes == size_bytes => Ok(digest.finalize().into()),
+        // Its size stands before its bytes.
+        Ok(_) => Err(DigestError::Changed { path: path.into() }),
+        Err(error) => Err(DigestError::io(path, error)),
+    }
 }
 
 /// Opens a regular file for reading, links followed; its size comes with it.

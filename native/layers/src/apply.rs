@@ -104,7 +104,7 @@ impl Rootfs {
         self.parent.places = resolved.places;
         for (places, name) in resolved.in_the_way.iter().filter(|_| stays) {
             for (tree, place) in [&mut self.upper, &mut self.lower].into_iter().zip(places) {
-                place.iter().for_each(|&place| tree.remove(place, name));
+                place.iter().for_each(|&place| tree.put(place, name, None, true));
             }
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Rootfs {
         let [_, lower] = self.parent.places;
         match (special(name).map_err(|reason| Fault::Name { reason })?, lower) {
             (Special::Opaque, Some(place)) => self.lower.remove_below(place),
-            (Special::Whiteout(hidden), Some(place)) => self.lower.remove_subtree(place, hidden),
+            (Special::Whiteout(hidden), Some(place)) => self.lower.put(place, hidden, None, false),
             (Special::None, _) => self.put(member, name)?,
             (_, None) => {}
         }
@@ -135,16 +135,16 @@ impl Rootfs {
                 target: (kind == Kind::Symlink).then(|| member.link.into()),
             },
         };
-        for (tree, place) in [&mut self.upper, &mut self.lower].into_iter().zip(self.parent.places) {
-            match place {
-                Some(place) if node.is_directory => tree.remove(place, name),
-                Some(place) => tree.remove_subtree(place, name),
-                None => {}
-            }
+        let [upper, lower] = &mut self.parent.places;
+        if let Some(place) = *lower {
+            self.lower.put(place, name, None, node.is_directory);
         }
         if node.is_remembered() {
-            let place = *self.parent.places[0].get_or_insert_with(|| self.upper.make(&self.parent.key));
-            self.upper.insert(place, name, node);
+            let place = *upper.get_or_insert_with(|| self.upper.make(&self.parent.key));
+            let is_directory = node.is_directory;
+            self.upper.put(place, name, Some(node), is_directory);
+        } else if let Some(place) = *upper {
+            self.upper.put(place, name, None, node.is_directory);
         }
         Ok(())
     }

@@ -10,6 +10,8 @@
 //! | 136..148 | time | 508..512 | `tar\0` (star) |
 //! | 148..156 | checksum | | |
 
+use memchr::memchr;
+
 use crate::error::shown;
 use crate::window::Block;
 use crate::Fault;
@@ -18,15 +20,57 @@ use crate::Fault;
 const SPARSE_GOES_ON: usize = 482;
 const SPARSE_BLOCK_GOES_ON: usize = 504;
 
+pub(crate) const TYPEFLAG: usize = 156;
+
+/// What is kept of a header beside its names; numbers are read when they are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub(crate) typeflag: u8,
+    pub(crate) sparse_goes_on: bool,
+    uid: [u8; 8],
+    gid: [u8; 8],
+    size: [u8; 12],
+}
+
+impl Header {
+    pub(crate) fn new(block: &Block) -> Self {
+        let mut header = Self {
+            typeflag: block[TYPEFLAG],
+            sparse_goes_on: block[SPARSE_GOES_ON] != 0,
+            uid: [0; 8],
+            gid: [0; 8],
+            size: [0; 12],
+        };
+        header.uid.copy_from_slice(&block[108..116]);
+        header.gid.copy_from_slice(&block[116..124]);
+        header.size.copy_from_slice(&block[124..136]);
+        header
+    }
+
+    pub(crate) fn uid(&self) -> Result<u64, Fault> {
+        number("uid", &self.uid)
+    }
+
+    pub(crate) fn gid(&self) -> Result<u64, Fault> {
+        number("gid", &self.gid)
+    }
+
+    pub(crate) fn size_bytes(&self) -> Result<u64, Fault> {
+        number("size", &self.size)
+    }
+}
+
 pub(crate) fn is_zero(block: &Block) -> bool {
     block[0] == 0 && block.iter().all(|&byte| byte == 0)
 }
 
 /// The sum of all bytes with the checksum's own as blanks; old writers summed signed bytes, which readers take too.
 pub(crate) fn check(block: &Block) -> Result<(), Fault> {
-    let expected = number("checksum", &block[148..156])?;
+    let field = &block[148..156];
+    let expected = number("checksum", field)?;
+    // Sums of sixteen bytes are what vector instructions are good at.
     let sum = |bytes: &[u8]| bytes.iter().map(|&byte| u32::from(byte)).sum::<u32>();
-    let got = sum(&block[..148]) + 8 * u32::from(b' ') + sum(&block[156..]);
+    let got = block.chunks_exact(16).map(sum).sum::<u32>() - sum(field) + 8 * u32::from(b' ');
     if u64::from(got) == expected {
         return Ok(());
     }
@@ -37,44 +81,20 @@ pub(crate) fn check(block: &Block) -> Result<(), Fault> {
     Err(Fault::Checksum { got, expected })
 }
 
-pub(crate) fn typeflag(block: &Block) -> u8 {
-    block[156]
-}
-
-pub(crate) fn uid(block: &Block) -> Result<u64, Fault> {
-    number("uid", &block[108..116])
-}
-
-pub(crate) fn gid(block: &Block) -> Result<u64, Fault> {
-    number("gid", &block[116..124])
-}
-
-pub(crate) fn size_bytes(block: &Block) -> Result<u64, Fault> {
-    number("size", &block[124..136])
-}
-
 /// The name, with its prefix where this layout has one.
 pub(crate) fn read_name(block: &Block, name: &mut Vec<u8>) {
     name.clear();
     // GNU's magic is `ustar  \0`; it keeps times where ustar has the prefix.
-    if block[257..263] == *b"ustar\0" {
+    if block[345] != 0 && block[257..263] == *b"ustar\0" {
         let is_star = block[508..512] == *b"tar\0";
-        let prefix = text(if is_star { &block[345..476] } else { &block[345..500] });
-        if !prefix.is_empty() {
-            name.extend_from_slice(prefix);
-            name.push(b'/');
-        }
+        name.extend_from_slice(text(if is_star { &block[345..476] } else { &block[345..500] }));
+        name.push(b'/');
     }
     name.extend_from_slice(text(&block[..100]));
 }
 
 pub(crate) fn link(block: &Block) -> &[u8] {
     text(&block[157..257])
-}
-
-/// True where blocks of a sparse map follow this header, of GNU's type S.
-pub(crate) fn sparse_goes_on(block: &Block) -> bool {
-    block[SPARSE_GOES_ON] != 0
 }
 
 /// True where another block of the sparse map follows this one.
@@ -84,32 +104,35 @@ pub(crate) fn sparse_block_goes_on(block: &Block) -> bool {
 
 /// A field up to its first NUL, or all of it.
 fn text(field: &[u8]) -> &[u8] {
-    &field[..field.iter().position(|&byte| byte == 0).unwrap_or(field.len())]
+    &field[..memchr(0, field).unwrap_or(field.len())]
 }
 
 /// Octal digits ended by NUL or blank, or by the field; or base 256 where the first bit is set. A blank field is 0.
 fn number(field: &'static str, bytes: &[u8]) -> Result<u64, Fault> {
-    let fault = || Fault::Number { field, got: shown(bytes) };
+    octal(bytes).ok_or_else(|| Fault::Number { field, got: shown(bytes) })
+}
+
+fn octal(bytes: &[u8]) -> Option<u64> {
     if bytes[0] & 0x80 != 0 {
-        return base_256(bytes).ok_or_else(fault);
+        return base_256(bytes);
     }
-    let start = bytes.iter().position(|&byte| byte != b' ').unwrap_or(bytes.len());
-    let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit());
+    let mut rest = bytes;
+    while let [b' ', after @ ..] = rest {
+        rest = after;
+    }
     let mut value = 0u64;
-    let mut end = start;
-    for &digit in digits {
-        if digit > b'7' {
-            return Err(fault());
-        }
-        // Twelve digits of three bits fit.
+    let mut digits = 0;
+    // Twelve digits of three bits fit.
+    while let [digit @ b'0'..=b'7', after @ ..] = rest {
         value = value << 3 | u64::from(digit - b'0');
-        end += 1;
+        digits += 1;
+        rest = after;
     }
-    match bytes.get(end) {
+    match rest {
         // NULs before the digits are read as 0 by some and past by others.
-        Some(0) if end == start && bytes[end..].iter().any(|&byte| byte != 0 && byte != b' ') => Err(fault()),
-        Some(0 | b' ') | None => Ok(value),
-        Some(_) => Err(fault()),
+        [0, ..] if digits == 0 && rest.iter().any(|&byte| byte != 0 && byte != b' ') => None,
+        [] | [0 | b' ', ..] => Some(value),
+        _ => None,
     }
 }
 

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use crate::compression::other_format;
 use crate::error::shown;
-use crate::header;
+use crate::header::{self, Header};
 use crate::owners::MAX_ID;
 use crate::pax::{Override, Records};
 use crate::raw::Raw;
-use crate::window::{Block, Window};
+use crate::window::Window;
 use crate::{Compression, Fault, Kind, LayersError, Limits, Member};
 
 /// A layer and what is known of it. Digests are `sha256:` and 64 lower-case hex digits.
@@ -154,21 +154,26 @@ impl<'a> Members<'a> {
         self.data_bytes = 0;
         loop {
             let offset = self.window.offset();
-            let block: Block = match self.window.block() {
-                Ok(Some(block)) => *block,
+            let block = match self.window.block() {
+                Ok(Some(block)) => block,
                 Ok(None) => return self.end_of_file(offset).map(|()| None),
                 Err(error) => return Err(unless_other_format(offset, &self.window, error)),
             };
-            if header::is_zero(&block) {
+            if header::is_zero(block) {
                 return self.end_of_archive(offset).map(|()| None);
             }
-            if let Err(fault) = header::check(&block) {
+            if let Err(fault) = header::check(block) {
                 let error = LayersError::Tar { path: self.layer.path.clone(), offset, fault };
                 return Err(unless_other_format(offset, &self.window, error));
             }
-            header::read_name(&block, &mut self.name);
+            header::read_name(block, &mut self.name);
+            self.link.clear();
+            if matches!(block[header::TYPEFLAG], b'1' | b'2') {
+                self.link.extend_from_slice(header::link(block));
+            }
+            let header = Header::new(block);
             self.offset = *self.pending.offset.get_or_insert(offset);
-            match self.take_header(&block) {
+            match self.take_header(&header) {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
                 Err(Problem::Fault(fault)) => return Err(self.entry_error(offset, fault)),
@@ -178,16 +183,16 @@ impl<'a> Members<'a> {
     }
 
     /// One header: of a member, or of what describes the next one.
-    fn take_header(&mut self, block: &Block) -> Result<Option<Found>, Problem> {
-        match header::typeflag(block) {
+    fn take_header(&mut self, header: &Header) -> Result<Option<Found>, Problem> {
+        match header.typeflag {
             b'x' | b'X' => {
-                self.take_data(block)?;
+                self.take_data(header)?;
                 let mut records = Records::default();
                 records.read(&self.scratch, false)?;
                 once(self.pending.records.replace(records), "extended records")?;
             }
             b'g' => {
-                self.take_data(block)?;
+                self.take_data(header)?;
                 self.global.read(&self.scratch, true)?;
                 // It describes no member of its own.
                 if matches!(self.pending, Pending { records: None, name: None, link: None, .. }) {
@@ -195,35 +200,36 @@ impl<'a> Members<'a> {
                 }
             }
             b'L' => {
-                self.take_data(block)?;
+                self.take_data(header)?;
                 once(self.pending.name.replace(until_nul(&self.scratch)), "name")?;
             }
             b'K' => {
-                self.take_data(block)?;
+                self.take_data(header)?;
                 once(self.pending.link.replace(until_nul(&self.scratch)), "link target")?;
             }
             // A volume's label.
             b'V' => {
-                self.window.skip(padded(header::size_bytes(block)?)?, "data")?;
+                self.window.skip(padded(header.size_bytes()?)?, "data")?;
                 self.pending = Pending::default();
             }
-            typeflag => return self.take_member(block, typeflag).map(Some),
+            _ => return self.take_member(header).map(Some),
         }
         Ok(None)
     }
 
     /// Reads the data of an extended header.
-    fn take_data(&mut self, block: &Block) -> Result<(), Problem> {
-        let (size_bytes, limit) = (header::size_bytes(block)?, self.limits.record_bytes);
+    fn take_data(&mut self, header: &Header) -> Result<(), Problem> {
+        let (size_bytes, limit) = (header.size_bytes()?, self.limits.record_bytes);
         let count = usize::try_from(size_bytes).ok().filter(|&count| count <= limit);
         let count = count.ok_or(Fault::Above { field: "size", got: size_bytes, limit: limit as u64 })?;
         self.scratch.clear();
         self.window.take(count, &mut self.scratch).map_err(Problem::Error)
     }
 
-    fn take_member(&mut self, block: &Block, typeflag: u8) -> Result<Found, Problem> {
+    fn take_member(&mut self, header: &Header) -> Result<Found, Problem> {
         let Pending { records, name, link, .. } = std::mem::take(&mut self.pending);
         let mut records = records.unwrap_or_default();
+        let typeflag = header.typeflag;
         let mut kind = kind_of(typeflag)?;
         let is_sparse = records.sparse.is_used()?;
         let given =
@@ -231,11 +237,9 @@ impl<'a> Members<'a> {
         if let Some(given) = one_of(given, name, "name")? {
             self.name = given;
         }
-        self.link.clear();
         if matches!(kind, Kind::HardLink | Kind::Symlink) {
-            match one_of(records.link.take(), link, "link target")? {
-                Some(given) => self.link = given,
-                None => self.link.extend_from_slice(header::link(block)),
+            if let Some(given) = one_of(records.link.take(), link, "link target")? {
+                self.link = given;
             }
             if self.link.is_empty() {
                 return Err(Fault::Target { reason: "is empty" }.into());
@@ -246,7 +250,7 @@ impl<'a> Members<'a> {
         }
         let size_bytes = match records.size_bytes {
             Some(size_bytes) => size_bytes,
-            None => header::size_bytes(block)?,
+            None => header.size_bytes()?,
         };
         // Version 7 knows no directories but by the name.
         if kind == Kind::File && typeflag != b'S' && self.name.ends_with(b"/") {
@@ -259,18 +263,17 @@ impl<'a> Members<'a> {
             return Err(Fault::Sparse { got: "of no file".into() }.into());
         }
         if typeflag == b'S' {
-            self.pass_sparse_map(block)?;
+            self.pass_sparse_map(header.sparse_goes_on)?;
         }
         let has_data = kind.has_data() || typeflag == b'D';
         let size_bytes = if has_data { size_bytes } else { 0 };
         self.data_bytes = padded(size_bytes)?;
-        let uid = id_of("uid", records.uid, self.global.uid, || header::uid(block))?;
-        let gid = id_of("gid", records.gid, self.global.gid, || header::gid(block))?;
+        let uid = id_of("uid", records.uid, self.global.uid, || header.uid())?;
+        let gid = id_of("gid", records.gid, self.global.gid, || header.gid())?;
         Ok(Found { kind, uid, gid, size_bytes })
     }
 
-    fn pass_sparse_map(&mut self, block: &Block) -> Result<(), Problem> {
-        let mut goes_on = header::sparse_goes_on(block);
+    fn pass_sparse_map(&mut self, mut goes_on: bool) -> Result<(), Problem> {
         while goes_on {
             let offset = self.window.offset();
             let path = &self.layer.path;

@@ -1,5 +1,7 @@
 //! Owner manifests, rule `platoon-owners-v1` (`docs/reference/owners.md`).
 
+use std::io::Write;
+
 /// The name of the rule that this module follows; a change of any result needs another name.
 pub const OWNERS_RULE: &str = "platoon-owners-v1";
 
@@ -46,7 +48,7 @@ pub fn owner_manifest(owners: impl IntoIterator<Item = Owner>) -> OwnerManifest 
             continue;
         }
         manifest.count += 1;
-        manifest.bytes.extend_from_slice(format!("{} {} ", owner.uid, owner.gid).as_bytes());
+        write!(manifest.bytes, "{} {} ", owner.uid, owner.gid).expect("memory takes what it is given");
         manifest.bytes.extend_from_slice(&owner.path);
         manifest.bytes.push(b'\n');
     }

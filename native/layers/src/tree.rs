@@ -31,7 +31,7 @@ pub(crate) struct Directory(usize);
 
 const ROOT: Directory = Directory(0);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Child {
     node: Option<Node>,
     below: Option<Directory>,
@@ -94,62 +94,58 @@ impl Tree {
             Directory(self.directories.len() - 1)
         });
         self.held_bytes += DIRECTORY_BYTES;
-        self.child(directory, name).below = Some(made);
+        let children = &mut self.directories[directory.0];
+        if let Some(child) = children.get_mut(name) {
+            child.below = Some(made);
+        } else {
+            self.held_bytes += ENTRY_BYTES + name.len();
+            children.insert(name.into(), Child { node: None, below: Some(made) });
+        }
         made
     }
 
-    fn child(&mut self, directory: Directory, name: &[u8]) -> &mut Child {
+    /// Sets, or forgets, the node of a name; forgets what is below it unless it `keeps` that.
+    pub(crate) fn put(&mut self, directory: Directory, name: &[u8], node: Option<Node>, keeps: bool) {
         let children = &mut self.directories[directory.0];
-        if !children.contains_key(name) {
-            self.held_bytes += ENTRY_BYTES + name.len();
-        }
-        children.entry(name.into()).or_default()
-    }
-
-    pub(crate) fn insert(&mut self, directory: Directory, name: &[u8], node: Node) {
-        self.held_bytes += target_bytes(Some(&node));
-        let old = self.child(directory, name).node.replace(node);
-        self.held_bytes -= target_bytes(old.as_ref());
-    }
-
-    /// Forgets a name, and nothing that is below it.
-    pub(crate) fn remove(&mut self, directory: Directory, name: &[u8]) {
-        let children = &mut self.directories[directory.0];
-        let Some(child) = children.get_mut(name) else { return };
-        self.held_bytes -= target_bytes(child.node.take().as_ref());
-        if child.below.is_none() {
+        let Some(child) = children.get_mut(name) else {
+            if node.is_some() {
+                self.held_bytes += ENTRY_BYTES + name.len() + target_bytes(node.as_ref());
+                children.insert(name.into(), Child { node, below: None });
+            }
+            return;
+        };
+        self.held_bytes += target_bytes(node.as_ref());
+        let below = if keeps { None } else { child.below.take() };
+        let old = std::mem::replace(&mut child.node, node);
+        if child.node.is_none() && child.below.is_none() {
             children.remove(name);
             self.held_bytes -= ENTRY_BYTES + name.len();
         }
-    }
-
-    /// Forgets a name and all that is below it.
-    pub(crate) fn remove_subtree(&mut self, directory: Directory, name: &[u8]) {
-        if let Some(child) = self.directories[directory.0].remove(name) {
-            self.drop_child(name, child);
-        }
+        self.held_bytes -= target_bytes(old.as_ref());
+        self.drop_directories(below);
     }
 
     /// Forgets all that is below a directory.
     pub(crate) fn remove_below(&mut self, directory: Directory) {
-        for (name, child) in std::mem::take(&mut self.directories[directory.0]) {
-            self.drop_child(&name, child);
+        let children = std::mem::take(&mut self.directories[directory.0]);
+        let below: Vec<Directory> = children.iter().filter_map(|(name, child)| self.drop_child(name, child)).collect();
+        self.drop_directories(below);
+    }
+
+    fn drop_directories(&mut self, directories: impl IntoIterator<Item = Directory>) {
+        let mut pending: Vec<Directory> = directories.into_iter().collect();
+        while let Some(directory) = pending.pop() {
+            self.free.push(directory);
+            self.held_bytes -= DIRECTORY_BYTES;
+            let children = std::mem::take(&mut self.directories[directory.0]);
+            pending.extend(children.iter().filter_map(|(name, child)| self.drop_child(name, child)));
         }
     }
 
-    fn drop_child(&mut self, name: &[u8], child: Child) {
-        let mut pending = vec![child];
-        self.held_bytes -= ENTRY_BYTES + name.len();
-        while let Some(child) = pending.pop() {
-            self.held_bytes -= target_bytes(child.node.as_ref());
-            let Some(below) = child.below else { continue };
-            self.free.push(below);
-            self.held_bytes -= DIRECTORY_BYTES;
-            for (name, child) in std::mem::take(&mut self.directories[below.0]) {
-                self.held_bytes -= ENTRY_BYTES + name.len();
-                pending.push(child);
-            }
-        }
+    /// Counts a child off; what is below it.
+    fn drop_child(&mut self, name: &[u8], child: &Child) -> Option<Directory> {
+        self.held_bytes -= ENTRY_BYTES + name.len() + target_bytes(child.node.as_ref());
+        child.below
     }
 
     /// Lays `upper` over this tree, whose nodes count, and leaves nothing there.
@@ -164,8 +160,8 @@ impl Tree {
         let mut pending = vec![(ROOT, ROOT)];
         while let Some((from, to)) = pending.pop() {
             for (name, child) in std::mem::take(&mut upper.directories[from.0]) {
-                if let Some(node) = child.node {
-                    self.insert(to, &name, node);
+                if child.node.is_some() {
+                    self.put(to, &name, child.node, true);
                 }
                 if let Some(below) = child.below {
                     pending.push((below, self.make_below(to, &name)));

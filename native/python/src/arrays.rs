@@ -1,4 +1,4 @@
-//! Typed arrays in and out, and the one helper that releases the interpreter lock.
+//! Typed arrays in and out.
 
 use numpy::{Element, PyArray1, PyArrayMethods};
 use platoon_rows::{Block, OwnedBlock, Side};
@@ -9,18 +9,6 @@ use crate::errors::{DataError, ShapeError};
 
 pub(crate) type Array<'py, T> = Bound<'py, PyArray1<T>>;
 pub(crate) type Input<'a, 'py> = &'a Bound<'py, PyAny>;
-
-/// Below this many bytes of input, releasing the lock costs more than it gives.
-const DETACH_ABOVE_BYTES: usize = 256 * 1024;
-
-/// Runs `work` without the interpreter lock where the input is large.
-pub(crate) fn detach_above<T: Send>(py: Python<'_>, input_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
-    if input_bytes > DETACH_ABOVE_BYTES {
-        py.detach(work)
-    } else {
-        work()
-    }
-}
 
 /// A contiguous one-dimensional array that Python lent.
 pub(crate) struct Column<'py, T: Element> {

@@ -4,8 +4,9 @@ use platoon_rows::{self as core, Block, NameCounts, NameMaps, Names, StoredColum
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, dict_of_arrays, give, give_block, slices, Array, BlockColumns, Input};
-use crate::errors::rows_error;
+use crate::arrays::{dict_of_arrays, give, give_block, slices, Array, BlockColumns, Input};
+use crate::detach::detach_above;
+use crate::errors::{rows_error, ShapeError};
 
 /// Tokens, logprobs, flags and calls.
 type TokenArrays<'py> = (Array<'py, u32>, Array<'py, f32>, Array<'py, u8>, Array<'py, u32>);
@@ -120,6 +121,9 @@ pub(crate) fn concat_blocks<'py>(
     role_maps: Maps,
     side_maps: Maps,
 ) -> PyResult<Bound<'py, PyDict>> {
+    if [policy_maps.len(), role_maps.len(), side_maps.len()] != [blocks.len(); 3] {
+        return Err(ShapeError::new_err("concat_blocks: each block has one map of each kind"));
+    }
     let columns = blocks.iter().map(BlockColumns::read).collect::<PyResult<Vec<_>>>()?;
     let views = columns.iter().map(BlockColumns::view).collect::<PyResult<Vec<Block<'_>>>>()?;
     let maps = policy_maps.iter().zip(&role_maps).zip(&side_maps);

@@ -19,6 +19,7 @@ pub(crate) fn digest_error(error: DigestError) -> PyErr {
     match error {
         DigestError::Io { path, source } => os_error(path, &source),
         DigestError::NotAFile { .. }
+        | DigestError::Changed { .. }
         | DigestError::EscapingLink { .. }
         | DigestError::LinkToNoFile { .. }
         | DigestError::LinkedPlace { .. }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use platoon_digest::{hex, HashedFile, IgnoreRules, TreeFile};
 use pyo3::prelude::*;
 
+use crate::detach::detached;
 use crate::errors::digest_error;
 use crate::threads::threads_or_default;
 
@@ -14,8 +15,15 @@ type FileRow = (String, String, u64);
 /// SHA-256 of a regular file, links followed: lower-case hex and the size in bytes.
 #[pyfunction]
 pub(crate) fn sha256_file(py: Python<'_>, path: PathBuf) -> PyResult<(String, u64)> {
-    let (digest, size_bytes) = py.detach(|| platoon_digest::sha256_file(&path)).map_err(digest_error)?;
+    let (digest, size_bytes) = detached(py, digest_error, || platoon_digest::sha256_file(&path))?;
     Ok((hex(&digest), size_bytes))
+}
+
+/// The name git gives a file of this content, 40 lower-case hex digits.
+#[pyfunction]
+pub(crate) fn git_blob_sha1(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let digest = detached(py, digest_error, || platoon_digest::git_blob_sha1(&path))?;
+    Ok(hex(&digest))
 }
 
 /// The content hash of a task directory, lower-case hex.
@@ -23,7 +31,7 @@ pub(crate) fn sha256_file(py: Python<'_>, path: PathBuf) -> PyResult<(String, u6
 #[pyo3(signature = (task_dir, threads=None))]
 pub(crate) fn content_hash(py: Python<'_>, task_dir: PathBuf, threads: Option<usize>) -> PyResult<String> {
     let threads = threads_or_default(threads);
-    let digest = py.detach(|| platoon_digest::content_hash(&task_dir, threads)).map_err(digest_error)?;
+    let digest = detached(py, digest_error, || platoon_digest::content_hash(&task_dir, threads))?;
     Ok(hex(&digest))
 }
 
@@ -36,7 +44,7 @@ pub(crate) fn hashed_files(
     threads: Option<usize>,
 ) -> PyResult<(String, Vec<FileRow>)> {
     let threads = threads_or_default(threads);
-    let task = py.detach(|| platoon_digest::hash_task(&task_dir, threads)).map_err(digest_error)?;
+    let task = detached(py, digest_error, || platoon_digest::hash_task(&task_dir, threads))?;
     Ok((task.digest(), task.files.into_iter().map(file_row).collect()))
 }
 
@@ -61,20 +69,20 @@ pub(crate) fn tree_files(
     threads: Option<usize>,
 ) -> PyResult<Vec<(String, String, u64, bool)>> {
     let threads = threads_or_default(threads);
-    let files = py.detach(|| match &paths {
+    let files = detached(py, digest_error, || match &paths {
         Some(paths) => platoon_digest::named_tree_files(&directory, paths),
         None => platoon_digest::tree_files(&directory, threads),
-    });
+    })?;
     let row = |TreeFile { file, is_executable }| {
         let (path, digest, size_bytes) = file_row(file);
         (path, digest, size_bytes, is_executable)
     };
-    Ok(files.map_err(digest_error)?.into_iter().map(row).collect())
+    Ok(files.into_iter().map(row).collect())
 }
 
 /// The input digests (normalised text) of files below a directory, lower-case hex, in the order of `paths`.
 #[pyfunction]
 pub(crate) fn input_digests(py: Python<'_>, directory: PathBuf, paths: Vec<String>) -> PyResult<Vec<String>> {
-    let digests = py.detach(|| platoon_digest::input_digests(&directory, &paths)).map_err(digest_error)?;
+    let digests = detached(py, digest_error, || platoon_digest::input_digests(&directory, &paths))?;
     Ok(digests.iter().map(|digest| hex(digest)).collect())
 }

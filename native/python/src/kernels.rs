@@ -7,7 +7,8 @@ use platoon_rows::{
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, dict_of, dict_of_arrays, give, slices, Array, Column, Input};
+use crate::arrays::{dict_of, dict_of_arrays, give, slices, Array, Column, Input};
+use crate::detach::detach_above;
 use crate::errors::rows_error;
 use crate::threads::threads_or_default;
 

@@ -7,6 +7,7 @@ use platoon_squash::ImageFile;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::detach::detached;
 use crate::errors::{layers_error, squash_error};
 
 /// A layer as Python gives it: path, media type, size in bytes, digest, diff_id.
@@ -26,18 +27,18 @@ pub(crate) fn layer_owners(py: Python<'_>, layers: Vec<GivenLayer>) -> PyResult<
         .into_iter()
         .map(|(path, media_type, size_bytes, digest, diff_id)| Layer { path, media_type, size_bytes, digest, diff_id })
         .collect();
-    let manifest = py.detach(|| platoon_layers::layer_owners(&layers, &Limits::default()).map(owner_manifest));
-    Ok(give_manifest(py, manifest.map_err(layers_error)?))
+    let read = || platoon_layers::layer_owners(&layers, &Limits::default()).map(owner_manifest);
+    Ok(give_manifest(py, detached(py, layers_error, read)?))
 }
 
 /// The same of the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
 #[pyfunction]
 pub(crate) fn image_owners(py: Python<'_>, path: PathBuf) -> PyResult<GivenManifest<'_>> {
-    let manifest = py.detach(|| {
+    let manifest = detached(py, squash_error, || {
         let image = ImageFile::open(&path)?;
         let owners = platoon_squash::owners(&platoon_squash::root_file_system(&image.source())?)?;
         let owners = owners.into_iter().map(|platoon_squash::Owner { path, uid, gid }| Owner { path, uid, gid });
         Ok(owner_manifest(owners))
-    });
-    Ok(give_manifest(py, manifest.map_err(squash_error)?))
+    })?;
+    Ok(give_manifest(py, manifest))
 }

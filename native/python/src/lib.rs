@@ -6,6 +6,7 @@
 
 mod arrays;
 mod blocks;
+mod detach;
 mod errors;
 mod files;
 mod kernels;
@@ -33,7 +34,7 @@ mod _native {
     #[pymodule_export]
     use super::errors::{DataError, ShapeError, UnsupportedError};
     #[pymodule_export]
-    use super::files::{content_hash, hashed_files, input_digests, is_ignored, sha256_file, tree_files};
+    use super::files::{content_hash, git_blob_sha1, hashed_files, input_digests, is_ignored, sha256_file, tree_files};
     #[pymodule_export]
     use super::kernels::{
         apply_advantages, assemble, baselines, dense_keys, discount_weights, level_weights, oldest_versions,

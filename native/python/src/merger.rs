@@ -5,7 +5,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
-use crate::arrays::{detach_above, give_block, Column};
+use crate::arrays::{give_block, Column};
+use crate::detach::detach_above;
 use crate::errors::{rows_error, DataError};
 
 /// Builds the columns of a row block, trajectory after trajectory, call by call.

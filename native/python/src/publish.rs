@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use platoon_digest::{ExpectedTask, Outcome, Publication, Sha256Bytes};
 use pyo3::prelude::*;
 
+use crate::detach::detached;
 use crate::errors::{digest_error, DataError};
 use crate::threads::threads_or_default;
 
@@ -34,7 +35,7 @@ pub(crate) fn publish_task(
         expected: expected.map(sha256_of).transpose()?,
         is_durable: durable,
     };
-    let published = py.detach(|| platoon_digest::publish_task(&source, publication)).map_err(digest_error)?;
+    let published = detached(py, digest_error, || platoon_digest::publish_task(&source, publication))?;
     let outcome = match published.outcome {
         Outcome::Copied => "copied",
         Outcome::Found => "found",
@@ -46,7 +47,7 @@ pub(crate) fn publish_task(
 /// Makes what was written to the file system of `path` durable.
 #[pyfunction]
 pub(crate) fn sync_file_system(py: Python<'_>, path: PathBuf) -> PyResult<()> {
-    py.detach(|| platoon_digest::sync_file_system(&path)).map_err(digest_error)
+    detached(py, digest_error, || platoon_digest::sync_file_system(&path))
 }
 
 /// What differs first in each task, or None.
@@ -59,7 +60,7 @@ pub(crate) fn verify_tasks(
 ) -> PyResult<Vec<Option<String>>> {
     let threads = threads_or_default(threads);
     let tasks: Vec<ExpectedTask> = tasks.into_iter().map(expected_task).collect::<PyResult<_>>()?;
-    let differences = py.detach(|| platoon_digest::verify_tasks(&tasks, threads));
+    let differences = detached(py, digest_error, || Ok(platoon_digest::verify_tasks(&tasks, threads)))?;
     Ok(differences.into_iter().map(|found| found.map(|difference| difference.to_string())).collect())
 }
 

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::arrays::give;
+use crate::detach::detached;
 use crate::errors::squash_error;
 
 /// What a walk met, in columns.
@@ -48,7 +49,7 @@ fn with_image<T: Send>(
     path: &Path,
     work: impl FnOnce(&Source) -> Result<T, SquashError> + Send,
 ) -> PyResult<T> {
-    py.detach(|| work(&ImageFile::open(path)?.source())).map_err(squash_error)
+    detached(py, squash_error, || work(&ImageFile::open(path)?.source()))
 }
 
 /// The entries of the squashfs at `offset` of a file that do not belong to 0:0, in the order of its directories: `paths` one after

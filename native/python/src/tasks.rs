@@ -4,7 +4,8 @@ use platoon_rows::{self as core, Attempts, Evidence};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{detach_above, dict_of_arrays, slices, Input};
+use crate::arrays::{dict_of_arrays, slices, Input};
+use crate::detach::detach_above;
 use crate::errors::rows_error;
 
 /// Evidence with attempts added.

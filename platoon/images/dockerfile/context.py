@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from platoon.artifacts.digests import file_digest, hex_of
+from platoon.artifacts.digests import DataError, hex_of, tree_files
 from platoon.images.dockerfile.errors import DockerfileError
 
 FILE_LIMIT = 200_000
@@ -27,7 +27,7 @@ class Context:
     def __init__(self, directory: Path, root: Path | None = None, executable: Callable[[Path], bool] | None = None) -> None:
         self.directory = directory
         self.root = Path(os.path.realpath(root or directory))
-        self._executable = executable or _mode_says
+        self._executable = executable
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -58,9 +58,18 @@ class Context:
 
     def entries(self, paths: Iterable[str]) -> list[list[str | bool]]:
         """`[path, sha256, executable]` of files, in order, as a build key holds them."""
+        names = sorted(set(paths))
+        # Read below the root and nowhere else, whatever becomes of a link meanwhile.
+        below = Path(os.path.realpath(self.directory)).relative_to(self.root)
+        try:
+            rows = tree_files(self.root, [(below / name).as_posix() for name in names])
+        except UnicodeEncodeError:
+            raise DockerfileError("its context has a name that is not UTF-8") from None
+        except DataError as error:
+            raise DockerfileError(f"its context cannot be read: {error}") from None
         return [
-            [path, hex_of(file_digest(self.directory / path).digest), self._executable(self.directory / path)]
-            for path in sorted(set(paths))
+            [name, hex_of(row.digest), row.is_executable if self._executable is None else self._executable(self.directory / name)]
+            for name, row in zip(names, rows, strict=True)
         ]
 
     def head(self, path: str, size_bytes: int) -> bytes:
@@ -100,7 +109,3 @@ def normalised(source: str) -> str | None:
             parts.append(part)
     path = "/".join(parts) or "."
     return f"{path}/" if source.endswith("/") else path
-
-
-def _mode_says(path: Path) -> bool:
-    return bool(path.stat().st_mode & 0o111)

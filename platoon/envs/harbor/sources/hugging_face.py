@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from platoon._native import is_ignored
+from platoon.artifacts.digests import git_blob_sha1, hex_of, sha256_file
 from platoon.artifacts.publish import WRITABLE, publish_bytes
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
@@ -309,12 +310,7 @@ def _ends(path: str) -> Iterator[int]:
 
 def _has_content(path: Path, file: RemoteFile) -> bool:
     kind, _, wanted = file.content.partition(":")
-    size = path.stat().st_size
-    digest = hashlib.sha256() if kind == "lfs" else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-    with path.open("rb") as opened:
-        while chunk := opened.read(COPY_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest() == wanted
+    return (hex_of(sha256_file(path)) if kind == "lfs" else git_blob_sha1(path)) == wanted
 
 
 def _read_listing(path: Path) -> list[RemoteFile] | None:
