@@ -13,7 +13,7 @@ ROWS = tuple(f"h{number:03}" for number in (*range(1, 55), *range(501, 518)))
 
 # Row to why no test of the lock can prove it.
 NOT_AT_THE_LOCK = {
-    "h008": "needs checkouts of Frontier-CS's and Harbor's own adapters and what they download; any adapter's contract is h006, h015",
+    "h008": "needs checkouts of Frontier-CS's and Harbor's own adapters and their downloads; the contract is h006 and h015",
 }
 
 
