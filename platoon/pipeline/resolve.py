@@ -19,6 +19,7 @@ from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError, Problem
+from platoon.pipeline.early import raw_harbor_options, service_problems, split_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.providers import provider_key, provider_problems
 from platoon.pipeline.sources import HARBOR, is_written, written_paths
@@ -63,6 +64,8 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
     model, problems = loaded.try_build(model_of(kind))
     problems += harbor_problems(loaded)
     problems += path_problems(loaded)
+    problems += service_problems(loaded)
+    problems += split_problems(loaded, kind)
     if problems or model is None:
         return None, problems
     values = model.plain(only_set=True)
@@ -101,13 +104,7 @@ def read_resolved(path: Path) -> ResolvedConfig:
 
 def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
     """Faults in the options of Harbor entries, each with the file that set it."""
-    entries = loaded.values.get("environments")
-    for number, entry in enumerate(entries if isinstance(entries, list) else []):
-        if not isinstance(entry, dict) or entry.get("service") != HARBOR:
-            continue
-        options = entry.get("service_kwargs", {})
-        if not isinstance(options, dict):
-            continue
+    for number, options in raw_harbor_options(loaded.values):
         key = f"environments.{number}.service_kwargs"
         file = loaded.file_of(("environments", str(number), "service_kwargs"))
         try:
