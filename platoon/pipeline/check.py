@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from platoon.config.load import load
+from platoon.config.load import LoadedConfig, load
 from platoon.envs.harbor.answers import read_request
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
@@ -15,13 +15,16 @@ from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
+from platoon.pipeline.early import raw_entries
 from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.recipe import Recipe, config_key, read_recipe
+from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, try_resolve
+from platoon.pipeline.sources import HARBOR, is_spec
 from platoon.site import Site
+from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.spec import MAIN
 from platoon.train.trainer.renderers import early_renderers, section_of
@@ -38,7 +41,10 @@ def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False)
 
 def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Recipe:
     """The recipe when it and every configuration it names are whole. Raises ConfigError with every problem of all of them."""
-    recipe = read_recipe(path)
+    try:
+        recipe = read_recipe(path)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *missing_configs(path, load(path).values)]) from None
     problems: dict[Problem, None] = {}
     checked: dict[str, Kind] = {}
     for unit, config in recipe.units.items():
@@ -66,6 +72,19 @@ def _harnesses(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
         found = (problem for training in trains for problem in harness_problems(number, based(entry, path.parent), training))
         for problem in dict.fromkeys(found):
             yield replace(problem, file=str(path))
+
+
+def _harnesses_of_parts(loaded: LoadedConfig, kind: Kind) -> Iterator[Problem]:
+    """Harnesses that are none in a configuration that is not whole: of each entry what has its right form is looked at."""
+    for number, values in raw_entries(loaded.values):
+        harness = values.get("harness")
+        # A spec may be the file that is missing.
+        if not isinstance(harness, str) or not harness or is_spec(harness):
+            continue
+        options = values.get("harness_options", {})
+        entry = EnvironmentConfig(service=HARBOR, harness=harness, harness_options=options if isinstance(options, dict) else {})
+        for problem in harness_problems(number, entry, kind == "train"):
+            yield replace(problem, file=loaded.file_of(tuple(problem.key.split("."))))
 
 
 def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
@@ -106,11 +125,12 @@ def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Itera
 
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:
     """The kind of a configuration that is whole. Raises ConfigError."""
-    if isinstance(kind := kind_of(load(path).values), Problem):
+    loaded = load(path)
+    if isinstance(kind := kind_of(loaded.values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
     resolved, problems = try_resolve(path, site)
     if resolved is None:
-        raise ConfigError(problems)
+        raise ConfigError([*problems, *_harnesses_of_parts(loaded, kind)])
     if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_dataset_problems(resolved, path, site)]:
         raise ConfigError(found)
     if tasks:

@@ -6,6 +6,7 @@ workers and the trainer never import Snakemake: only this subprocess does.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
@@ -28,6 +29,8 @@ PROFILE = "local"
 KEPT_LINES = 60
 # The rules below `prepare`: each takes its site by resource.
 RULES = ("resolve", "lock", "plan", "image_map")
+# What the target itself says of its job, which makes nothing (rules/images.smk).
+TARGET = "all inputs are there"
 _JOB = re.compile(r"^Job \d+: (?P<message>.+)$")
 _STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
 
@@ -41,7 +44,7 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
         for line in process.stdout:
             text = line.rstrip("\n")
             tail.append(text)
-            if found := _JOB.match(text):
+            if (found := _JOB.match(text)) and found["message"] != TARGET:
                 steps += 1
                 console.say(f"{'would ' if dry_run else ''}{found['message']}")
         code = process.wait()
@@ -60,13 +63,24 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
 
 def command(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str]) -> list[str]:
     """The command line of the workflow: this interpreter, this installation's Snakefile and profiles."""
+    settings, others = _split_config(extra)
     argv = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), "--profile", _profile(profile)]
-    argv += ["--workflow-profile", str(_profiles() / "default"), "--config", f"recipe={recipe}"]
+    argv += ["--workflow-profile", str(_profiles() / "default"), "--config", *settings, f"recipe={recipe}"]
     if (named := _site(site, profile)) is not None:
         argv += ["--set-resources", *(f"{rule}:platoon_site={named}" for rule in RULES)]
     if dry_run:
         argv.append("--dry-run")
-    return [*argv, *extra, "--", "prepare"]
+    return [*argv, *others, "--", "prepare"]
+
+
+def _split_config(extra: Sequence[str]) -> tuple[list[str], list[str]]:
+    """KEY=VALUE of the workflow's `--config`, and every other option. Snakemake takes the last `--config` alone."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
+    found, others = parser.parse_known_args(list(extra))
+    if given := [setting for setting in found.config if setting.startswith("recipe=")]:
+        raise ConfigError(Problem(f"{given[0]}: the recipe is the command's argument", key="--config", advice="leave it out"))
+    return found.config, others
 
 
 def not_prepared(recipe: Recipe, results: Path) -> list[str]:

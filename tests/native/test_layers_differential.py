@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from platoon import _native
+from platoon.errors import ConfigError
 from platoon.images.owners import owners_of
-from tests.images.layer_files import Layout, layer_tar
+from tests.images.layer_files import CONFIG, HERE, MANIFEST, Layout, digest_of, layer_tar
+from tests.native.sif_files import SQUASHFS_LAYER, oci_sif, partition, sif
 from tests.twins.layer_owners import HEADER, Member
 
 pytestmark = [
@@ -195,8 +197,24 @@ def test_a_layer_and_the_squashfs_made_of_it(tmp_path: Path) -> None:
     with (tmp_path / "layer").open("rb") as tar:
         command = ["tar2sqfs", "--quiet", str(tmp_path / "image")]
         subprocess.run(command, stdin=tar, check=True, stdout=subprocess.PIPE)
-    assert owners_of([tmp_path / "image"]) == owners_of([tmp_path / "layer"])
-    assert _native.image_owners(tmp_path / "image")[0] == on_disk(tmp_path / "tree")
+    expected = owners_of([tmp_path / "layer"])
+    assert expected.data == on_disk(tmp_path / "tree")
+    assert owners_of([tmp_path / "image"]) == expected
+    image = (tmp_path / "image").read_bytes()
+    (tmp_path / "sif").write_bytes(sif([partition(image)]))
+    assert owners_of([tmp_path / "sif"]) == expected
+    (tmp_path / "oci.sif").write_bytes(oci_sif([(SQUASHFS_LAYER, image)], {}))
+    assert owners_of([tmp_path / "oci.sif"]) == expected
+    layout = Layout(tmp_path / "layout")
+    config = layout.document({"os": "linux", "architecture": HERE, "rootfs": {"diff_ids": [digest_of(image)]}}, CONFIG)
+    layer = layout.blob(image, SQUASHFS_LAYER)
+    layout.add(layout.document({"config": config, "layers": [layer]}, MANIFEST))
+    assert owners_of([layout.directory]) == expected
+    layout.path(layer).write_bytes(image[:-1] + b"x")
+    with pytest.raises(_native.DataError, match=r"where sha256:.* is expected"):
+        owners_of([layout.directory])
+    with pytest.raises(ConfigError, match="is an image by itself"):
+        owners_of([tmp_path / "layer", tmp_path / "sif"])
 
 
 @pytest.mark.parametrize("damage", range(40))

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from platoon import exits
+from platoon.errors import ConfigError
 from platoon.pipeline.layout import INPUT_FILES
+from platoon.pipeline.prepare import command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -55,7 +57,7 @@ def test_a_recipe_from_another_folder(
     task.write_text("Do another thing.\n")
     code, lines = prepare(root / "recipe.yaml", "--dry-run")
     assert code == exits.FAILED
-    assert "would lock the datasets of main" in lines
+    assert "would lock the datasets of main" in lines and not any("all inputs are there" in line for line in lines)
     assert not any("warm" in line for line in lines)
     (root / "data/tasks/t1/tests/test.sh").unlink()
     before = (results / "main/inputs/plan.json").read_bytes()
@@ -63,6 +65,19 @@ def test_a_recipe_from_another_folder(
     assert code == exits.CONFIG
     assert any("../data/tasks/t1: tests/test.sh: a task needs tests" in line for line in lines)
     assert (results / "main/inputs/plan.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("form", [["--config", "results=mine"], ["--config=results=mine"], ["-C", "results=mine", "--quiet"]])
+def test_settings_of_the_workflow_do_not_take_the_recipes_place(form: list[str], tmp_path: Path) -> None:
+    argv = command(tmp_path / "r.yaml", site=None, profile="local", dry_run=False, extra=form)
+    assert argv.count("--config") == 1 and "-C" not in argv
+    place = argv.index("--config")
+    assert argv[place + 1 : place + 3] == ["results=mine", f"recipe={tmp_path / 'r.yaml'}"]
+
+
+def test_another_recipe_in_the_settings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the recipe is the command's argument"):
+        command(tmp_path / "r.yaml", site=None, profile="local", dry_run=False, extra=["--config", "recipe=other.yaml"])
 
 
 def test_faults_of_configurations_are_told_before_anything_runs(

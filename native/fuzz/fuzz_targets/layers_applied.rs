@@ -62,6 +62,8 @@ fn written(data: &[u8]) -> Vec<Vec<Written>> {
             _ => (path(&["a", "b", "", ".", ".wh..wh.plnk"]), String::new()),
         };
         let typeflag = [b'0', b'0', b'5', b'2', b'1', b'0', b'0', b'5'][usize::from(first % 8)];
+        // A file whose name ends in a slash is a directory.
+        let typeflag = if typeflag == b'0' && name.ends_with('/') { b'5' } else { typeflag };
         let link = if typeflag == b'2' && link.is_empty() { "/".into() } else { link };
         if !name.is_empty() {
             layers.last_mut().expect("begins with one").push(Written { name, typeflag, id: first / 8 % 4, link });

@@ -72,7 +72,8 @@ impl Rootfs {
     fn take(&mut self, member: &Member) -> Result<(), Fault> {
         let (given, name) = last_component(member.name);
         if self.parent.is_known && self.parent.given == given && is_plain(name) {
-            return self.take_named(member, name);
+            let node = self.node_of(member, name)?;
+            return self.take_named(node, name);
         }
         let mut key = std::mem::take(&mut self.key);
         read_key(member.name, &mut key).map_err(|reason| Fault::Name { reason })?;
@@ -80,8 +81,10 @@ impl Rootfs {
             return self.take_root(member);
         }
         let (parent, name) = split(&key);
+        // A link shares what is there before its own directory is made.
+        let node = self.node_of(member, name)?;
         self.enter(given, parent, !is_whiteout(name))?;
-        self.take_named(member, name)?;
+        self.take_named(node, name)?;
         self.key = key;
         Ok(())
     }
@@ -111,7 +114,7 @@ impl Rootfs {
     }
 
     /// A member of the directory that was entered.
-    fn take_named(&mut self, member: &Member, name: &[u8]) -> Result<(), Fault> {
+    fn take_named(&mut self, node: Node, name: &[u8]) -> Result<(), Fault> {
         if self.parent.key.len() + name.len() >= self.limits.path_bytes {
             return Err(Fault::Name { reason: "is too long" });
         }
@@ -119,22 +122,13 @@ impl Rootfs {
         match (special(name).map_err(|reason| Fault::Name { reason })?, lower) {
             (Special::Opaque, Some(place)) => self.lower.remove_below(place),
             (Special::Whiteout(hidden), Some(place)) => self.lower.put(place, hidden, None, false),
-            (Special::None, _) => self.put(member, name)?,
+            (Special::None, _) => self.put(node, name),
             (_, None) => {}
         }
         Ok(())
     }
 
-    fn put(&mut self, member: &Member, name: &[u8]) -> Result<(), Fault> {
-        let node = match member.kind {
-            Kind::HardLink => self.linked(member.link)?,
-            kind => Node {
-                uid: member.uid,
-                gid: member.gid,
-                is_directory: kind == Kind::Directory,
-                target: (kind == Kind::Symlink).then(|| member.link.into()),
-            },
-        };
+    fn put(&mut self, node: Node, name: &[u8]) {
         let [upper, lower] = &mut self.parent.places;
         if let Some(place) = *lower {
             self.lower.put(place, name, None, node.is_directory);
@@ -146,7 +140,18 @@ impl Rootfs {
         } else if let Some(place) = *upper {
             self.upper.put(place, name, None, node.is_directory);
         }
-        Ok(())
+    }
+
+    fn node_of(&self, member: &Member, name: &[u8]) -> Result<Node, Fault> {
+        if member.kind == Kind::HardLink && !is_whiteout(name) {
+            return self.linked(member.link);
+        }
+        Ok(Node {
+            uid: member.uid,
+            gid: member.gid,
+            is_directory: member.kind == Kind::Directory,
+            target: (member.kind == Kind::Symlink).then(|| member.link.into()),
+        })
     }
 
     /// The inode that a hard link shares: what is not remembered is root's.

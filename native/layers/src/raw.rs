@@ -47,7 +47,7 @@ impl<'a> Raw<'a> {
     }
 
     fn new(path: &Path, input: Box<dyn Input + Send + 'a>, size_bytes: u64) -> Self {
-        let buffer = vec![0; BUFFER_BYTES];
+        let buffer = vec![0; usize::try_from(size_bytes).unwrap_or(BUFFER_BYTES).clamp(1, BUFFER_BYTES)];
         Self { path: path.into(), input, size_bytes, hasher: None, buffer, position: 0, filled: 0, taken: 0 }
     }
 

@@ -42,7 +42,11 @@ impl<'a> Window<'a> {
             Compression::Gzip => Decoder::Gzip(Box::new(Gzip::new())),
             Compression::Zstd => Decoder::Zstd(Zstd::new(&raw)?),
         };
-        let buffer = vec![0; BUFFER_BYTES];
+        let buffer_bytes = match decoder {
+            Decoder::Plain => usize::try_from(raw.size_bytes()).unwrap_or(BUFFER_BYTES).clamp(1, BUFFER_BYTES),
+            _ => BUFFER_BYTES,
+        };
+        let buffer = vec![0; buffer_bytes.next_multiple_of(BLOCK_BYTES)];
         Ok(Self { raw, decoder, magic, hasher: None, buffer, position: 0, filled: 0, end: 0, limit })
     }
 

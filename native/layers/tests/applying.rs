@@ -118,6 +118,11 @@ fn a_hard_link_keeps_the_owner_its_target_had() {
 }
 
 #[test]
+fn a_hard_link_below_its_target_has_the_owner_it_had() {
+    assert_eq!(owners(&[Tar::new().file("a", 1, 1), Tar::new().hard("a/b", "a")]), "1 1 /a/b\n");
+}
+
+#[test]
 fn a_hard_link_to_a_symbolic_link_leads_where_it_leads() {
     let tar = Tar::new().symlink("s", "there").hard("t", "s").file("t/x", 1, 1);
     assert_eq!(owners(&[tar]), "1 1 /there/x\n");
