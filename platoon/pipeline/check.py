@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from platoon.config.load import LoadedConfig, load
+from platoon.envs.harbor.answers import read_request
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.directory import DirectorySource
-from platoon.envs.harbor.sources.reference import DirectoryReference, parse_reference
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
@@ -102,19 +104,23 @@ def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
             yield Problem(rule, problem.key, str(path), problem.advice)
 
 
-def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
-    """Datasets that list no task, or cannot be listed; no task is read for it."""
+def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Iterator[Problem]:
+    """Datasets that list no task or cannot be listed, and files they are asked for with; no task is read for it."""
     for number, _, entry in resolved.harbor_entries():
-        reference = entry["service_kwargs"].get("dataset")
-        if reference is not None and isinstance(parse_reference(reference), DirectoryReference):
-            try:
-                # Of what is elsewhere nothing is known before it is fetched.
-                DirectorySource(reference, path.parent / Path(reference).expanduser()).dataset.list_tasks()
-            except ConfigError as error:
-                for problem in error.problems:
-                    where = f"{problem.file}/{problem.key}" if problem.key else problem.file
-                    key = f"environments.{number}.service_kwargs.dataset"
-                    yield Problem(f"{where}: {problem.rule}", key=key, file=str(path), advice=problem.advice)
+        key = f"environments.{number}.service_kwargs"
+        options = HarborOptions.parse(entry["service_kwargs"], key=key, file=str(path))
+        if not options.is_fetched:
+            continue
+        try:
+            # Overlays, allowlists, registry files; of what is elsewhere nothing is known before it is fetched.
+            source = read_request(options, path.parent, HarborCache(site.harbor_cache)).source
+            if isinstance(source, DirectorySource):
+                source.dataset.list_tasks()
+        except ConfigError as error:
+            for problem in error.problems:
+                where = f"{problem.file}/{problem.key}" if problem.key else problem.file
+                named = "dataset" if options.dataset is not None else "adapter"
+                yield Problem(f"{where}: {problem.rule}", key=f"{key}.{named}", file=str(path), advice=problem.advice)
 
 
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:
@@ -125,7 +131,7 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     resolved, problems = try_resolve(path, site)
     if resolved is None:
         raise ConfigError([*problems, *_harnesses_of_parts(loaded, kind)])
-    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_empty_datasets(resolved, path)]:
+    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_dataset_problems(resolved, path, site)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)
