@@ -21,7 +21,7 @@ from platoon.eval.plan import PlannedRollout, plan_rollouts
 from platoon.eval.results import REPORTS, Results, Weights, provenance
 from platoon.eval.runner import Play, Progress, play_all
 from platoon.eval.store import EvaluationStore, RolloutRecord
-from platoon.host.console import Console
+from platoon.host.console import Console, near
 from platoon.train.components.entries import EntryTasks
 from platoon.train.run_directory.lease import Lease
 from platoon.train.sandboxes import run_sandboxes
@@ -80,7 +80,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
         return EXIT_CODES[reason]
     results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests)
     console.say(results.publish(request.receipt))
-    console.say(f"report in {store.directory / REPORTS}")
+    console.say(f"report in {near(store.directory / REPORTS)}")
     return exits.DONE
 
 

@@ -107,6 +107,12 @@ class Console:
             _append(log, text)
 
 
+def near(path: Path) -> Path:
+    """A path as it is short to read: relative where it lies below the working directory."""
+    place = Path.cwd()
+    return path.relative_to(place) if path.is_relative_to(place) else path
+
+
 def _open_log(path: Path) -> IO[str]:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("a", encoding="utf-8")

@@ -20,7 +20,7 @@ from platoon import exits
 from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.errors import PlatoonError
-from platoon.host.console import Console
+from platoon.host.console import Console, near
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
@@ -208,5 +208,5 @@ def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, 
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
     figures = told_figures(request.run_dir, row)
     console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}" + (f"; {figures}" if figures else ""))
-    console.say(f"run in {request.run_dir}" + (f", receipt {request.receipt}" if request.receipt is not None else ""))
+    console.say(f"run in {near(request.run_dir)}" + (f", receipt {near(request.receipt)}" if request.receipt is not None else ""))
     return True
