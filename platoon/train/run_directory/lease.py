@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_json
-from platoon.errors import HeldError
+from platoon.errors import ConfigError, HeldError, Problem
 from platoon.host.locks import file_lock
 from platoon.host.processes import ProcessIdentity, this_process
 
@@ -44,7 +44,10 @@ class Holder:
 
 
 def live_holder(run_dir: Path) -> Holder | None:
-    """The live trainer of a run directory, None when there is none. Touches nothing unless the holder is elsewhere."""
+    """The live trainer of a run directory, None when there is none. Touches nothing unless the holder is elsewhere.
+
+    Raises ConfigError for a lease that does not read.
+    """
     holder = _read(run_dir / FILE)
     return holder if holder is not None and holder.alive() else None
 
@@ -84,7 +87,10 @@ class Lease:
             self._path.unlink(missing_ok=True)
 
     def _is_ours(self) -> bool:
-        holder = _read(self._path)
+        try:
+            holder = _read(self._path)
+        except ConfigError:
+            return False
         return holder is not None and holder.identity == this_process()
 
     def _renew(self) -> None:
@@ -97,13 +103,22 @@ class Lease:
 
 
 def _read(path: Path) -> Holder | None:
+    """Who holds the lease, None without a file. Raises ConfigError for a file that says nothing: its holder may live."""
     try:
         value: Any = json.loads(path.read_bytes())
         identity = ProcessIdentity.from_dict(value)
         age_s = 0.0 if identity.alive() is not None else _age_s(path)
         return Holder(identity, value.get("job_id"), age_s)
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            Problem(
+                f"it does not say who trains this run ({error})",
+                file=str(path),
+                advice="make sure that no trainer of this run lives, then remove the file",
+            )
+        ) from error
 
 
 def _age_s(path: Path) -> float:

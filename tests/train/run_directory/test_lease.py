@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from platoon.errors import HeldError
+from platoon.errors import ConfigError, HeldError
 from platoon.host.processes import this_process
 from platoon.train.run_directory import lease as module
 from platoon.train.run_directory.lease import Lease, live_holder, refuse_held
@@ -58,10 +58,17 @@ def test_a_holder_elsewhere_is_judged_by_its_renewals(age_s: float, held: bool, 
             refuse_held(tmp_path)
 
 
-def test_a_file_that_says_nothing_holds_nothing(tmp_path: Path) -> None:
-    (tmp_path / "process.json").write_text("{")
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x"}', "\x00", "null"])
+def test_a_file_that_says_nothing_is_refused_since_its_holder_may_live(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "process.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="does not say who trains this run"), Lease(tmp_path):
+        pass
+    assert path.read_text() == text
+    path.unlink()
     with Lease(tmp_path):
-        assert live_holder(tmp_path) is not None
+        path.write_text(text)
+    assert path.read_text() == text, "what is no longer ours is left alone"
 
 
 def test_a_lease_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
