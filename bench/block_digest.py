@@ -55,7 +55,7 @@ def cases(scale: float) -> list[Case]:
                     with_pickle,
                     0.5,
                     lambda ours, _: codec.decode(ours).digest() == block.digest(),
-                    small_limit=0.5,
+                    small_limit=0.7,
                 ),
                 floor,
             ),

@@ -20,7 +20,8 @@ bytes a token that are written and some 0.3 us a call at the boundary. *advantag
 written; on pages of 4 KiB two thirds of the time were page faults, so large columns are advised to large pages, as numpy's are.
 *block to bytes*: SHA-256 of the tokens and of the sampled logprobs is a floor of its own (a third of the time), zstd's Huffman
 coding of what does not repeat is another third. With uniformly random token ids, which no text has, both sides compress faster and
-the ratio is near 0.6.
+the ratio is near 0.6. On a virtual machine that gives freed pages back to its host, a large page that is touched again after two
+seconds costs milliseconds: a busy one (rounds far apart) adds up to 0.2 s to whatever allocates a hundred megabytes.
 """
 
 

@@ -53,10 +53,11 @@ __all__ = [
     "sif_objects",
     "squash_entries",
     "stale_rows",
+    "stored_part",
+    "stored_spans",
     "surviving_starts",
     "sync_file_system",
     "thompson_draw",
-    "to_stored",
     "training_metrics",
     "tree_files",
     "verify_tasks",
@@ -90,12 +91,19 @@ def sif_objects(path: str | PathLike[str]) -> list[dict[str, Any]]: ...
 def oci_sif(path: str | PathLike[str]) -> dict[str, Any]: ...
 def check_block(block: object, policy_count: int, role_count: int, side_name_count: int) -> None: ...
 def block_digest(block: object, policies: list[str], roles: list[str], side_names: list[str]) -> str: ...
-def to_stored(block: object) -> dict[str, NDArray[Any]]: ...
+def stored_spans(
+    block: object,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint8]]: ...
+def stored_part(
+    tokens: NDArray[np.uint32],
+    logprobs: NDArray[np.float32],
+    span_start: NDArray[np.int64],
+    span_end: NDArray[np.int64],
+    first: int,
+    end: int,
+) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint16]]: ...
 def from_stored(
-    token_low: NDArray[np.uint16],
-    token_planes: NDArray[np.uint8],
-    logprob_low: NDArray[np.uint16],
-    logprob_high: NDArray[np.uint16],
+    parts: Sequence[tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint16]]],
     span_start: NDArray[np.int64],
     span_end: NDArray[np.int64],
     span_call: NDArray[np.uint32],

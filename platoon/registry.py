@@ -18,19 +18,20 @@ def find(kind: str, name: str, built_in: Mapping[str, str], *, key: str) -> Any:
 
     Raises ConfigError for a name in neither form and for code that does not import.
     """
-    reference = built_in.get(name, name)
-    if ":" not in reference:
-        known = ", ".join(sorted(built_in))
-        near = difflib.get_close_matches(name, built_in, n=1)
-        advice = f"did you mean {near[0]}? " if near else ""
-        raise ConfigError(
-            Problem(
-                f"no {kind} is called {name!r}; there is: {known}",
-                key=key,
-                advice=f"{advice}Name one of them, or give your own as `module:Name`",
-            )
-        )
-    return load(kind, reference, key=key)
+    if (problem := name_problem(kind, name, built_in, key=key)) is not None:
+        raise ConfigError(problem)
+    return load(kind, built_in.get(name, name), key=key)
+
+
+def name_problem(kind: str, name: str, built_in: Mapping[str, str], *, key: str) -> Problem | None:
+    """Why `name` can stand for nothing, None when it has one of the two forms; imports nothing."""
+    if ":" in built_in.get(name, name):
+        return None
+    known = ", ".join(sorted(built_in))
+    near = difflib.get_close_matches(name, built_in, n=1)
+    advice = f"did you mean {near[0]}? " if near else ""
+    rule = f"no {kind} is called {name!r}; there is: {known}"
+    return Problem(rule, key=key, advice=f"{advice}Name one of them, or give your own as `module:Name`")
 
 
 def load(kind: str, reference: str, *, key: str) -> Any:

@@ -96,12 +96,15 @@ def _request(
 ) -> EvalRequest:
     """What is evaluated: read from a folder of inputs, or made in a place that is gone afterwards."""
     from platoon.errors import ConfigError, Problem
+    from platoon.eval.adhoc import without_model
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
+    from platoon.eval.opening import LOCAL, address_of
     from platoon.eval.results import Weights, own_directory
     from platoon.pipeline.entries import entry_tasks
     from platoon.pipeline.inputs import build_inputs, read_inputs
     from platoon.site import load_site
+    from platoon.train.components.player import route_of
 
     site = load_site(site_file)
     if inputs is not None and overrides:
@@ -118,6 +121,9 @@ def _request(
         entries = asyncio.run(entry_tasks(found, model.environments, model.split, config.parent))
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
+    routes = [route_of(entry.config, training=False) for entry in entries]
+    if weights.path is None and address_of(model.model_spec()) == LOCAL and not all(map(without_model, routes)):
+        console.say("the weights are untrained: --of RECEIPT evaluates those of a run")
     state_dir = site.state_dir()
     name = name or config.stem
     if output_dir is None:

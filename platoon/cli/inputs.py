@@ -15,7 +15,7 @@ from platoon.cli.options import FILE, common, out
 @out("The resolved configuration to write.")
 @common
 def resolve(config: Path, overrides: tuple[str, ...], out: Path, site_path: Path | None, log_file: Path | None) -> None:
-    """Write CONFIG in canonical form: defaults spelled out, paths relative to its folder, nothing of this machine."""
+    """Write CONFIG in canonical form: the keys that were given, paths relative to its folder, nothing of this machine."""
     from platoon.host.console import Console
     from platoon.pipeline.resolve import resolve as resolve_config
     from platoon.pipeline.resolve import write_resolved

@@ -39,7 +39,8 @@ def prepare(
             check_recipe(config, site, console)
             sys.exit(run_workflow(config, site=site_path, profile=profile, dry_run=dry_run, extra=extra, console=console))
         if extra or dry_run:
-            raise click.UsageError("options of the workflow need a recipe")
+            given = [*(["--dry-run"] if dry_run else []), *extra]
+            raise click.UsageError(f"{' '.join(given)}: options of the workflow, which only a recipe goes through")
         unit = f"{EVALUATION_PREFIX if kind_of(values) == 'evaluation' else ''}{config.stem}"
         directory = inputs_of(Path("results"), unit)
         build_inputs(config, directory, site, console)

@@ -9,9 +9,15 @@ from platoon import registry
 from platoon.core.protocols import EnvironmentService
 from platoon.errors import ConfigError, Problem
 
-__all__ = ["SERVICES", "get_service"]
+__all__ = ["SERVICES", "get_service", "service_problem"]
 
 SERVICES: dict[str, str] = {"harbor": "platoon.envs.harbor.service:HarborService"}
+KIND = "environment service"
+
+
+def service_problem(name: str, *, key: str) -> Problem | None:
+    """Why `name` can be no service; the user's own code is not imported for it."""
+    return registry.name_problem(KIND, name, SERVICES, key=key)
 
 
 def get_service(name: str, **kwargs: Any) -> EnvironmentService:
@@ -20,7 +26,7 @@ def get_service(name: str, **kwargs: Any) -> EnvironmentService:
     Harbor takes the entry's `service_kwargs` beside the keywords of `HarborService`. Raises ConfigError for a name that is none and
     for keywords the factory does not take.
     """
-    factory = registry.find("environment service", name, SERVICES, key="service")
+    factory = registry.find(KIND, name, SERVICES, key="service")
     if name in SERVICES:
         own = {key for key in inspect.signature(factory).parameters if key != "options"}
         # `provider` is a name in an entry's options, and a built provider for the factory.

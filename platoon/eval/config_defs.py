@@ -13,7 +13,7 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
-from platoon.train.config_defs.values import AtLeastOne, Concurrency, Count, Finite, PositiveSeconds
+from platoon.train.config_defs.values import AtLeastOne, Concurrency, Count, Finite, PositiveSeconds, ServiceAddressText
 
 SAMPLE_TIMEOUT_S = 600.0
 
@@ -72,7 +72,7 @@ class EvaluationConfig(ConfigModel):
     """what is played"""
     split: Annotated[str, Field(min_length=1)] = "eval"
     """split of each entry's tasks"""
-    tinker_base_url: str | None = None
+    tinker_base_url: ServiceAddressText | None = None
     """training service, `local` for an embedded one; unset, `TINKER_BASE_URL`, else the hosted service"""
     log_path: str | None = None
     """read by training alone; allowed here so that a base file can hold it"""

@@ -18,7 +18,7 @@ from platoon.errors import ConfigError, Problem, ServiceError
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, check_key, open_policy
 from platoon.eval.plan import PlannedRollout, plan_rollouts
-from platoon.eval.results import Results, Weights, provenance
+from platoon.eval.results import REPORTS, Results, Weights, provenance
 from platoon.eval.runner import Play, Progress, play_all
 from platoon.eval.store import EvaluationStore, RolloutRecord
 from platoon.host.console import Console
@@ -80,6 +80,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
         return EXIT_CODES[reason]
     results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests)
     console.say(results.publish(request.receipt))
+    console.say(f"report in {store.directory / REPORTS}")
     return exits.DONE
 
 

@@ -19,6 +19,9 @@ from platoon.eval.plan import plan_rollouts
 from platoon.eval.store import COLLECTION, EvaluationStore, RolloutRecord
 from platoon.train.config_defs.entries import EnvironmentConfig
 
+# Below the directory of an evaluation.
+REPORTS = "reports"
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -96,7 +99,7 @@ class Results:
             first = next(record for record in self.records if record.errored)
             rule = f"none of {len(self.records)} rollouts could be measured"
             raise PlatoonError(f"{rule}; the first, task {first.task_id!r}: {first.failure_kind}: {first.error}")
-        directory = self.store.directory / "reports"
+        directory = self.store.directory / REPORTS
         lines = [json.dumps(task, sort_keys=True, ensure_ascii=False) for task in report["tasks"]]
         publish_bytes(directory / "task_results.jsonl", "".join(f"{line}\n" for line in lines).encode(), WRITABLE)
         own = self.config.inference

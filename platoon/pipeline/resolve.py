@@ -19,6 +19,7 @@ from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError, Problem
+from platoon.pipeline.early import raw_harbor_options, service_problems, split_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.providers import provider_key, provider_problems
 from platoon.pipeline.sources import HARBOR, is_written, written_paths
@@ -63,6 +64,9 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
     model, problems = loaded.try_build(model_of(kind))
     problems += harbor_problems(loaded)
     problems += path_problems(loaded)
+    problems += service_problems(loaded)
+    problems += split_problems(loaded, kind)
+    problems += _providers(loaded, site)
     if problems or model is None:
         return None, problems
     values = model.plain(only_set=True)
@@ -72,16 +76,8 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
             holder = holder.get(name, {})
         holder.pop(key, None)
     relative_paths(values, loaded)
-    taken = _take_provider(values, site)
-    resolved = ResolvedConfig(kind, values)
-
-    def named_in(number: int) -> tuple[str, str]:
-        if number in taken:
-            return str(site.file or ""), "provider"
-        key = provider_key(number)
-        return loaded.file_of(tuple(key.split("."))), key
-
-    return resolved, list(provider_problems(resolved.harbor_entries(), named_in))
+    _take_provider(values, site)
+    return ResolvedConfig(kind, values), []
 
 
 def write_resolved(path: Path, resolved: ResolvedConfig) -> None:
@@ -101,13 +97,7 @@ def read_resolved(path: Path) -> ResolvedConfig:
 
 def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
     """Faults in the options of Harbor entries, each with the file that set it."""
-    entries = loaded.values.get("environments")
-    for number, entry in enumerate(entries if isinstance(entries, list) else []):
-        if not isinstance(entry, dict) or entry.get("service") != HARBOR:
-            continue
-        options = entry.get("service_kwargs", {})
-        if not isinstance(options, dict):
-            continue
+    for number, options in raw_harbor_options(loaded.values):
         key = f"environments.{number}.service_kwargs"
         file = loaded.file_of(("environments", str(number), "service_kwargs"))
         try:
@@ -151,13 +141,30 @@ def _set(values: Any, keys: tuple[str, ...], text: str) -> None:
         values[keys[-1]] = text
 
 
-def _take_provider(values: dict[str, Any], site: Site) -> set[int]:
-    """Names the site's provider where an entry names none; the places of these entries."""
-    taken: set[int] = set()
-    for number, entry in enumerate(values.get("environments", ())):
+def _providers(loaded: LoadedConfig, site: Site) -> Iterator[Problem]:
+    """What is wrong with the sandbox providers of Harbor entries, each with the file that names it."""
+    of_site = set[int]()
+    entries: list[tuple[int, str, Mapping[str, Any]]] = []
+    for number, options in raw_harbor_options(loaded.values):
+        if "provider" not in options and site.provider is not None:
+            of_site.add(number)
+        provider = options.get("provider", site.provider)
+        if provider is None or isinstance(provider, str):
+            entries.append((number, "", {"service_kwargs": {"provider": provider}}))
+
+    def named_in(number: int) -> tuple[str, str]:
+        if number in of_site:
+            return str(site.file or ""), "provider"
+        key = provider_key(number)
+        return loaded.file_of(tuple(key.split("."))), key
+
+    return provider_problems(entries, named_in)
+
+
+def _take_provider(values: dict[str, Any], site: Site) -> None:
+    """Names the site's provider where an entry names none."""
+    for entry in values.get("environments", ()):
         if entry.get("service") == HARBOR and site.provider is not None:
             options = entry.setdefault("service_kwargs", {})
             if "provider" not in options:
                 options["provider"] = site.provider
-                taken.add(number)
-    return taken

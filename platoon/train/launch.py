@@ -208,4 +208,5 @@ def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, 
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
     figures = told_figures(request.run_dir, row)
     console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}" + (f"; {figures}" if figures else ""))
+    console.say(f"run in {request.run_dir}" + (f", receipt {request.receipt}" if request.receipt is not None else ""))
     return True

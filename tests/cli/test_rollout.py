@@ -51,9 +51,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("PLATOON_NODE_SCRATCH", str(tmp_path / "scratch"))
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str) -> tuple[int, str, str]:
+    def call(*arguments: str, command: str = "rollout") -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as stop:
-            main(["rollout", *arguments])
+            main([command, *arguments])
         captured = capsys.readouterr()
         assert isinstance(stop.value.code, int)
         return stop.value.code, captured.out, captured.err
@@ -139,6 +139,19 @@ def test_which_weights_play(
     assert code == exits.CONFIG, err
     assert (asked[0].opening.model_path, asked[0].opening.version) == (path, version)
     assert (UNTRAINED in err) == untrained
+
+
+@pytest.mark.parametrize(
+    ("arguments", "untrained"),
+    [((), True), (("--checkpoint", "tinker://mine"), False), (("environments.0.harness=platoon-noop",), False)],
+)
+def test_an_evaluation_of_the_base_model_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], untrained: bool
+) -> None:
+    monkeypatch.setattr("platoon.eval.launch.evaluate", lambda request, console: exits.DONE)
+    code, _, err = run("eval.yaml", *arguments, command="eval")
+    assert code == exits.DONE, err
+    assert ("the weights are untrained: --of RECEIPT evaluates those of a run" in err) == untrained
 
 
 def test_weights_are_of_a_receipt_or_of_a_path(run: Run) -> None:

@@ -144,6 +144,14 @@ def test_an_evaluation_reports_means_components_and_one_example(tmp_path: Path) 
     assert [json.loads(line)["task_id"] for line in lines] == ["a", "b/c"]
 
 
+def test_the_last_line_says_where_the_report_is(tmp_path: Path) -> None:
+    evaluation, told = Evaluation(tmp_path, rewards), io.StringIO()
+    with Console(told) as console:
+        evaluate(evaluation.request, console, evaluation._open, evaluation._player)
+    assert told.getvalue().splitlines()[-1] == f"report in {tmp_path / 'out/reports'}"
+    assert (tmp_path / "out/reports/final_report.json").is_file()
+
+
 def test_the_same_seeds_before_and_after_whatever_else_is_in_the_split() -> None:
     before = plan_rollouts([("default", ("a", "b"))], 2)
     after = plan_rollouts([("default", ("new", "b", "a"))], 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,101 @@ def test_a_sandbox_provider_that_is_misspelt(make_recipe: MakeRecipe, run: Calla
     code, text = run("harbor", "fetch", config)
     assert (code, f"site.yaml: provider: {told}" in text) == (exits.CONFIG, True), text
     assert not Path("x.json").exists()
+
+
+def evaluation(root: Path, **changes: object) -> Path:
+    """An evaluation of the recipe's tasks, with other top-level values or other options of its entry."""
+    splits = changes.pop("splits", None)
+    options: dict[str, object] = {"dataset": "../data/tasks", "provider": "process"}
+    if splits is None:
+        options |= {"index": [{"metadata": ["family"]}], "holdout": {"fraction": 0.3, "group_by": "family"}}
+    else:
+        (root / "data/splits.json").write_text(json.dumps(splits))
+        options["splits"] = "../data/splits.json"
+    values = {
+        "inference": {"model_name": "local/small", "renderer_name": "chat_template"},
+        "environments": [{"service": "harbor", "harness": "platoon-bash", "service_kwargs": options}],
+        "tinker_base_url": "local",
+        **changes,
+    }
+    config = root / "configs/eval.yaml"
+    config.write_text(json.dumps(values))
+    return config
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"split": "evl"}, "'evl'; there is: train, eval (did you mean eval?)"),
+        ({"split": "x", "splits": {"b": ["t1"], "a": ["t2"]}}, "'x'; there is: a, b (name one of them)"),
+        ({"splits": {"held": ["t1"]}}, "'eval'; there is: held (name one of them)"),
+    ],
+)
+def test_a_split_that_there_is_not(
+    changes: dict[str, object], told: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    """Known before anything is fetched, and before the training that an evaluation waits for."""
+    config = evaluation(make_recipe(), **changes)
+    for command in (("config", "validate", config), ("resolve", config, "--out", "x.json")):
+        code, text = run(*command)
+        want = f"{config}: split: no split of environments.0 is called {told}"
+        assert (code, want in text.replace('"', "'")) == (exits.CONFIG, True), text
+    assert not Path("x.json").exists()
+
+
+@pytest.mark.parametrize("changes", [{}, {"split": "train"}, {"split": "a", "splits": {"b": ["t1"], "a": ["t2"]}}])
+def test_a_split_that_there_is(changes: dict[str, object], make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    code, text = run("config", "validate", evaluation(make_recipe(), **changes))
+    assert code == exits.DONE, text
+
+
+def test_a_service_that_there_is_not(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    edit(config, "service: harbor", "service: harbour")
+    told = "environments.0.service: no environment service is called 'harbour'; there is: harbor (did you mean harbor?"
+    for command in (("config", "validate", config), ("resolve", config, "--out", "x.json")):
+        code, text = run(*command)
+        assert (code, f"{config}: {told}" in text) == (exits.CONFIG, True), text
+    edit(config, "service: harbour", "service: mine:Service")
+    code, text = run("config", "validate", config)
+    assert code == exits.DONE, text
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [("locl", "got 'locl' (did you mean local?)"), ("localhost:80", "got 'localhost:80'"), ("https://", "got 'https://'")],
+)
+def test_a_training_service_that_is_no_address(
+    address: str, told: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    root = make_recipe()
+    rule = "tinker_base_url: must be `local` or an address that begins with http:// or https://, "
+    config = evaluation(root, tinker_base_url=address)
+    code, text = run("config", "validate", config)
+    assert (code, f"{config}: {rule}{told}" in text.replace('"', "'")) == (exits.CONFIG, True), text
+    edit(root / "configs/base.yaml", "tinker_base_url: local", f"tinker_base_url: {address}")
+    code, text = run("resolve", root / "configs/rl.yaml", "--out", "x.json")
+    assert (code, f"{rule}{told}" in text.replace('"', "'")) == (exits.CONFIG, True), text
+
+
+def test_faults_of_every_kind_are_in_one_report(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    """Unknown keys hide no wrong name, and a wrong run no missing file."""
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    edit(config, "batch_size: 2, workflow_config: {group_size", "batchsize: 2, loss_fn: cipso, workflow_config: {groupsize")
+    edit(config, "harness: platoon-bash", "harness: platoon-bsh")
+    edit(config, "provider: process", "provider: proces")
+    code, text = run("config", "validate", config)
+    keys = ["train.batchsize", "train.loss_fn", "train.workflow_config.groupsize"]
+    keys += ["environments.0.harness", "environments.0.service_kwargs.provider"]
+    assert code == exits.CONFIG
+    assert [text.count(f"{config}: {key}: ") for key in keys] == [1] * len(keys), text
+    recipe = root / "recipe.yaml"
+    recipe.write_text("runs: {main: {config: configs/r1.yaml}}\nevaluations: {after: {of: man, config: configs/rl.yaml}}\n")
+    code, text = run("config", "validate", recipe)
+    assert (code, "evaluations.after.of: no run is called man (did you mean main?)" in text) == (exits.CONFIG, True), text
+    assert f"{recipe}: runs.main.config: no such file: configs/r1.yaml (did you mean configs/rl.yaml?)" in text
 
 
 @pytest.mark.parametrize(

@@ -117,18 +117,28 @@ def test_kernels_on_blocks_that_were_changed_behind_their_back(block: RowBlock, 
     refuses_or_works(_native.select_rows, odd, data.draw(column("<i8")))
     maps = [data.draw(st.lists(st.integers(0, 2**16 - 1), max_size=3)) for _ in range(3)]
     refuses_or_works(_native.concat_blocks, [odd, block], *([one, one] for one in maps))
-    stored = refuses_or_works(_native.to_stored, odd)
-    if stored is not None:
-        refuses_or_works(_native.from_stored, *stored.values())
+    spans = refuses_or_works(_native.stored_spans, odd)
+    if spans is not None:
+        end = data.draw(st.integers(0, 9))
+        part = refuses_or_works(_native.stored_part, odd.tokens, odd.logprobs, *spans[:2], 0, end)
+        refuses_or_works(_native.from_stored, [] if part is None else [part], *spans)
 
 
 @examples(80)
 @given(blocks, st.data())
 def test_stored_columns_that_were_changed(block: RowBlock, data: st.DataObject) -> None:
-    stored = _native.to_stored(block)
-    name = data.draw(st.sampled_from(list(stored)))
-    stored[name] = data.draw(column(stored[name].dtype, len(stored[name])))
-    refuses_or_works(_native.from_stored, *stored.values())
+    spans = list(_native.stored_spans(block))
+    cut = data.draw(st.integers(0, block.token_count))
+    bounds = [(0, cut), (cut, block.token_count)]
+    parts = [list(_native.stored_part(block.tokens, block.logprobs, *spans[:2], *part)) for part in bounds]
+    columns = _native.from_stored([tuple(part) for part in parts], *spans)
+    for values, name in zip(columns, ("tokens", "logprobs", "flags", "call"), strict=True):
+        np.testing.assert_array_equal(values, getattr(block, name))
+    changed = data.draw(st.sampled_from([*parts, spans]))
+    index = data.draw(st.integers(0, 3))
+    changed[index] = data.draw(column(changed[index].dtype, len(changed[index])))
+    refuses_or_works(_native.from_stored, [tuple(part) for part in parts], *spans)
+    refuses_or_works(_native.stored_part, block.tokens, block.logprobs, *spans[:2], cut, 2**40)
 
 
 @examples(60)

@@ -172,6 +172,16 @@ def test_names_of_any_length_and_columns_that_do_not_compress_are_stored() -> No
 
 
 @examples(60)
+@given(blocks, st.integers(1, 9))
+def test_parts_of_any_size_are_the_same_block(block: RowBlock, part_tokens: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "PART_TOKENS", part_tokens)
+        data = codec.encode(block)
+    assert len(list(pa.ipc.open_stream(data))) == max(1, -(-block.token_count // part_tokens))
+    assert codec.decode(data).digest() == block.digest()
+
+
+@examples(60)
 @given(st.data())
 def test_damaged_bytes_are_refused(data: st.DataObject) -> None:
     good = bytes(codec.encode(RowBlock(**columns())))

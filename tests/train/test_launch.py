@@ -73,6 +73,14 @@ def test_a_finished_run_only_gets_its_receipt_again(launches: Launches) -> None:
     assert (launches.directory / "warm.json").read_bytes() == first
 
 
+def test_the_last_line_says_where_the_run_is(launches: Launches) -> None:
+    request = launches.request("warm")
+    for receipt, more in ((request.receipt, f", receipt {request.receipt}"), (None, "")):
+        told = io.StringIO()
+        train(replace(request, receipt=receipt), Console(told), lambda: FakeFactory({None: launches.service}))
+        assert told.getvalue().splitlines()[-1] == f"run in {request.run_dir}{more}"
+
+
 def test_a_longer_plan_extends_and_a_shorter_one_gives_the_receipt_back(launches: Launches) -> None:
     assert launches.train(launches.request("warm", 3)) == exits.DONE
     first = (launches.directory / "warm.json").read_bytes()

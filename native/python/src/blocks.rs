@@ -1,15 +1,17 @@
 //! Whole row blocks: their rules, their digest, their stored form, choosing and joining rows.
 
-use platoon_rows::{self as core, Block, NameCounts, NameMaps, Names, StoredColumns};
+use platoon_rows::{self as core, Block, NameCounts, NameMaps, Names, PartColumns, SpanColumns};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{dict_of_arrays, give, give_block, slices, Array, BlockColumns, Input};
+use crate::arrays::{give, give_block, slices, Array, BlockColumns, Column, Input};
 use crate::detach::detach_above;
 use crate::errors::{rows_error, ShapeError};
 
 /// Tokens, logprobs, flags and calls.
 type TokenArrays<'py> = (Array<'py, u32>, Array<'py, f32>, Array<'py, u8>, Array<'py, u32>);
+type SpanArrays<'py> = (Array<'py, i64>, Array<'py, i64>, Array<'py, u32>, Array<'py, u8>);
+type PartArrays<'py> = (Array<'py, u16>, Array<'py, u8>, Array<'py, u16>, Array<'py, u16>);
 /// One map a block, from an index into its names to one into those of the joined block.
 type Maps = Vec<Vec<u16>>;
 
@@ -48,54 +50,85 @@ pub(crate) fn block_digest(
     Ok(platoon_digest::hex(&digest))
 }
 
-/// The token columns of a checked block as they are stored.
+/// The spans of a checked block: start, end, call and flags of each.
 #[pyfunction]
-pub(crate) fn to_stored<'py>(py: Python<'py>, block: Input<'_, 'py>) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn stored_spans<'py>(py: Python<'py>, block: Input<'_, 'py>) -> PyResult<SpanArrays<'py>> {
     let columns = BlockColumns::read(block)?;
     let view = columns.view()?;
-    let stored = detach_above(py, size_of_val(view.tokens), || core::to_stored(&view)).map_err(rows_error)?;
-    dict_of_arrays!(
-        py,
-        stored,
-        token_low,
-        token_planes,
-        logprob_low,
-        logprob_high,
-        span_start,
-        span_end,
-        span_call,
-        span_flags
-    )
+    let spans = detach_above(py, size_of_val(view.tokens), || core::stored_spans(&view)).map_err(rows_error)?;
+    let (start, end) = (give(py, spans.start), give(py, spans.end));
+    Ok((start, end, give(py, spans.call), give(py, spans.flags)))
 }
 
-/// The token columns that were stored: tokens, logprobs, flags, call.
+/// The stored form of some tokens of a block: low halves and planes of the tokens, low and high halves of the logprobs.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "one argument a column")]
+pub(crate) fn stored_part<'py>(
+    py: Python<'py>,
+    tokens: Input<'_, 'py>,
+    logprobs: Input<'_, 'py>,
+    span_start: Input<'_, 'py>,
+    span_end: Input<'_, 'py>,
+    first: usize,
+    end: usize,
+) -> PyResult<PartArrays<'py>> {
+    slices!(tokens, logprobs, span_start, span_end);
+    let part = detach_above(py, end.saturating_sub(first) * size_of::<u32>(), || {
+        core::stored_part(tokens, logprobs, span_start, span_end, first..end)
+    })
+    .map_err(rows_error)?;
+    let (low, planes) = (give(py, part.token_low), give(py, part.token_planes));
+    Ok((low, planes, give(py, part.logprob_low), give(py, part.logprob_high)))
+}
+
+/// The token columns that were stored: tokens, logprobs, flags, call. `parts` are those that `stored_part` gave.
+#[pyfunction]
 pub(crate) fn from_stored<'py>(
     py: Python<'py>,
-    token_low: Input<'_, 'py>,
-    token_planes: Input<'_, 'py>,
-    logprob_low: Input<'_, 'py>,
-    logprob_high: Input<'_, 'py>,
+    parts: Vec<PartObjects<'py>>,
     span_start: Input<'_, 'py>,
     span_end: Input<'_, 'py>,
     span_call: Input<'_, 'py>,
     span_flags: Input<'_, 'py>,
 ) -> PyResult<TokenArrays<'py>> {
-    slices!(token_low, token_planes, logprob_low, logprob_high, span_start, span_end, span_call, span_flags);
-    let stored = StoredColumns {
-        token_low,
-        token_planes,
-        logprob_low,
-        logprob_high,
-        span_start,
-        span_end,
-        span_call,
-        span_flags,
-    };
-    let columns = detach_above(py, size_of_val(stored.token_low), || core::from_stored(stored)).map_err(rows_error)?;
+    slices!(span_start, span_end, span_call, span_flags);
+    let spans = SpanColumns { start: span_start, end: span_end, call: span_call, flags: span_flags };
+    let lent = parts.iter().map(LentPart::read).collect::<PyResult<Vec<_>>>()?;
+    let parts = lent.iter().map(LentPart::view).collect::<PyResult<Vec<PartColumns<'_>>>>()?;
+    let read = parts.iter().map(|part| size_of_val(part.token_low)).sum();
+    let columns = detach_above(py, read, || core::from_stored(&parts, spans)).map_err(rows_error)?;
     let (tokens, logprobs) = (give(py, columns.tokens), give(py, columns.logprobs));
     Ok((tokens, logprobs, give(py, columns.flags), give(py, columns.call)))
+}
+
+/// What `stored_part` gave, in its order.
+type PartObjects<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// A stored part, its arrays still Python's.
+struct LentPart<'py> {
+    token_low: Column<'py, u16>,
+    token_planes: Column<'py, u8>,
+    logprob_low: Column<'py, u16>,
+    logprob_high: Column<'py, u16>,
+}
+
+impl<'py> LentPart<'py> {
+    fn read(part: &PartObjects<'py>) -> PyResult<Self> {
+        Ok(Self {
+            token_low: Column::read("token_low", &part.0)?,
+            token_planes: Column::read("token_planes", &part.1)?,
+            logprob_low: Column::read("logprob_low", &part.2)?,
+            logprob_high: Column::read("logprob_high", &part.3)?,
+        })
+    }
+
+    fn view(&self) -> PyResult<PartColumns<'_>> {
+        Ok(PartColumns {
+            token_low: self.token_low.slice()?,
+            token_planes: self.token_planes.slice()?,
+            logprob_low: self.logprob_low.slice()?,
+            logprob_high: self.logprob_high.slice()?,
+        })
+    }
 }
 
 /// The columns of some rows of a checked block: indices (int64) in rising order.

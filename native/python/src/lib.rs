@@ -30,7 +30,9 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use super::blocks::{block_digest, check_block, concat_blocks, from_stored, select_rows, to_stored};
+    use super::blocks::{
+        block_digest, check_block, concat_blocks, from_stored, select_rows, stored_part, stored_spans,
+    };
     #[pymodule_export]
     use super::errors::{DataError, ShapeError, UnsupportedError};
     #[pymodule_export]

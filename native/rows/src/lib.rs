@@ -49,7 +49,7 @@ pub use owned::OwnedBlock;
 pub use reverse_kl::{reverse_kl, ReverseKl, ReverseKlCoefficients};
 pub use side::Side;
 pub use stale::{oldest_versions, stale_rows, Stale};
-pub use stored::{from_stored, to_stored, Stored, StoredColumns, TokenColumns};
+pub use stored::{from_stored, stored_part, stored_spans, PartColumns, SpanColumns, Spans, StoredPart, TokenColumns};
 pub use tasks::{
     add_attempts, label_summary, outlook, posteriors, Attempts, Evidence, LabelSummary, Outlook, OwnedEvidence,
     Posteriors, BANDS, GROUP_LIMIT, HALF_LIFE_VERSIONS,

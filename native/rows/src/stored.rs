@@ -5,6 +5,8 @@
 //! compressor can do changes: the low half of a logprob is noise, which it skips; the low half of a token has the repeats of the text;
 //! the few bits above it, one plane a bit, take an eighth of a byte each.
 
+use std::ops::Range;
+
 use crate::block::{Block, NO_CALL};
 use crate::error::{check_length, RowsError};
 use crate::runs::Runs;
@@ -41,48 +43,49 @@ impl Spans {
     }
 }
 
-/// What storage keeps of the token columns.
+/// What storage keeps of some of the tokens. A block is stored part by part, so that no more than a part is held twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredPart {
     /// Bits 0 to 15 of each token.
     pub token_low: Vec<u16>,
-    /// The bits above, up to the highest that any token has: one plane a bit, eight tokens a byte, the first in its lowest bit.
+    /// The bits above, up to the highest that any token of the part has: one plane a bit, eight tokens a byte, the first in its lowest
+    /// bit.
     pub token_planes: Vec<u8>,
     /// Both halves of the bits of each sampled token's logprob.
     pub logprob_low: Vec<u16>,
     pub logprob_high: Vec<u16>,
-    /// The columns of `Spans`.
-    pub span_start: Vec<i64>,
-    pub span_end: Vec<i64>,
-    pub span_call: Vec<u32>,
-    pub span_flags: Vec<u8>,
 }
 
-/// The stored form of a checked block.
-pub fn to_stored(block: &Block<'_>) -> Result<Stored, RowsError> {
+/// The spans of a checked block.
+pub fn stored_spans(block: &Block<'_>) -> Result<Spans, RowsError> {
     block.check_shape()?;
-    let spans = Spans::of(block);
-    let sampled = spans.token_count();
-    let (token_low, token_planes) = cut(block.tokens);
-    let mut stored = Stored {
-        token_low,
-        token_planes,
-        logprob_low: Vec::with_capacity(sampled),
-        logprob_high: Vec::with_capacity(sampled),
-        ..Stored::default()
+    Ok(Spans::of(block))
+}
+
+/// The stored form of the tokens `range` of a block with these spans.
+pub fn stored_part(
+    tokens: &[u32],
+    logprobs: &[f32],
+    span_start: &[i64],
+    span_end: &[i64],
+    range: Range<usize>,
+) -> Result<StoredPart, RowsError> {
+    check_length("logprobs", logprobs.len(), tokens.len())?;
+    check_spans(span_start, span_end, tokens.len())?;
+    let Some(some) = tokens.get(range.clone()) else {
+        return Err(RowsError::value("range", 0, range.end, "a part lies within the tokens"));
     };
-    for (&start, &end) in spans.start.iter().zip(&spans.end) {
-        let logprobs = &block.logprobs[start as usize..end as usize];
-        stored.logprob_low.extend(logprobs.iter().map(|logprob| logprob.to_bits() as u16));
-        stored.logprob_high.extend(logprobs.iter().map(|logprob| (logprob.to_bits() >> 16) as u16));
+    let (token_low, token_planes) = cut(some);
+    let mut part = StoredPart { token_low, token_planes, ..StoredPart::default() };
+    let first = span_end.partition_point(|&end| end as usize <= range.start);
+    let within = span_start[first..].partition_point(|&start| (start as usize) < range.end);
+    for span in first..first + within {
+        let start = range.start.max(span_start[span] as usize);
+        let logprobs = &logprobs[start..range.end.min(span_end[span] as usize)];
+        part.logprob_low.extend(logprobs.iter().map(|logprob| logprob.to_bits() as u16));
+        part.logprob_high.extend(logprobs.iter().map(|logprob| (logprob.to_bits() >> 16) as u16));
     }
-    Ok(Stored {
-        span_start: spans.start,
-        span_end: spans.end,
-        span_call: spans.call,
-        span_flags: spans.flags,
-        ..stored
-    })
+    Ok(part)
 }
 
 /// Tokens a byte of a plane.
@@ -137,17 +140,22 @@ fn add_planes(tokens: &mut [u32], planes: &[u8]) {
     }
 }
 
-/// Borrowed columns of a stored block, of any content.
+/// A part as it was read, of any content.
 #[derive(Debug, Clone, Copy)]
-pub struct StoredColumns<'a> {
+pub struct PartColumns<'a> {
     pub token_low: &'a [u16],
     pub token_planes: &'a [u8],
     pub logprob_low: &'a [u16],
     pub logprob_high: &'a [u16],
-    pub span_start: &'a [i64],
-    pub span_end: &'a [i64],
-    pub span_call: &'a [u32],
-    pub span_flags: &'a [u8],
+}
+
+/// Spans as they were read, of any content.
+#[derive(Debug, Clone, Copy)]
+pub struct SpanColumns<'a> {
+    pub start: &'a [i64],
+    pub end: &'a [i64],
+    pub call: &'a [u32],
+    pub flags: &'a [u8],
 }
 
 /// The token columns of a block.
@@ -159,30 +167,34 @@ pub struct TokenColumns {
     pub call: Vec<u32>,
 }
 
-/// Undoes `to_stored`. Takes 13 bytes for every 4 of the tokens given; whether the columns make a block is for its check to say.
-pub fn from_stored(stored: StoredColumns<'_>) -> Result<TokenColumns, RowsError> {
-    let tokens = stored.token_low.len();
-    check_planes(stored.token_planes.len(), tokens)?;
-    check_length("logprob_high", stored.logprob_high.len(), stored.logprob_low.len())?;
-    check_spans(&stored, tokens)?;
+/// The token columns that were stored. Takes 13 bytes for every 2 of `token_low`; whether the columns make a block is for its check to
+/// say.
+pub fn from_stored(parts: &[PartColumns<'_>], spans: SpanColumns<'_>) -> Result<TokenColumns, RowsError> {
+    let tokens = parts.iter().map(|part| part.token_low.len()).sum();
+    check_length("span_call", spans.call.len(), spans.start.len())?;
+    check_length("span_flags", spans.flags.len(), spans.start.len())?;
+    let sampled = check_spans(spans.start, spans.end, tokens)?;
+    check_length("logprob_low", parts.iter().map(|part| part.logprob_low.len()).sum(), sampled)?;
     let mut columns = TokenColumns {
-        tokens: stored.token_low.iter().map(|&low| u32::from(low)).collect(),
+        tokens: Vec::with_capacity(tokens),
         logprobs: vec![0.0; tokens],
         flags: vec![0; tokens],
         call: vec![NO_CALL; tokens],
     };
-    add_planes(&mut columns.tokens, stored.token_planes);
-    let mut from = 0;
-    for span in 0..stored.span_start.len() {
-        let (start, end) = (stored.span_start[span] as usize, stored.span_end[span] as usize);
-        columns.flags[start..end].fill(stored.span_flags[span]);
-        columns.call[start..end].fill(stored.span_call[span]);
-        let low = &stored.logprob_low[from..from + end - start];
-        let high = &stored.logprob_high[from..from + end - start];
-        for ((logprob, &low), &high) in columns.logprobs[start..end].iter_mut().zip(low).zip(high) {
-            *logprob = f32::from_bits(u32::from(low) | u32::from(high) << 16);
-        }
-        from += end - start;
+    for part in parts {
+        check_length("logprob_high", part.logprob_high.len(), part.logprob_low.len())?;
+        check_planes(part.token_planes.len(), part.token_low.len())?;
+        let first = columns.tokens.len();
+        columns.tokens.extend(part.token_low.iter().map(|&low| u32::from(low)));
+        add_planes(&mut columns.tokens[first..], part.token_planes);
+    }
+    let halves = parts.iter().flat_map(|part| part.logprob_low.iter().zip(part.logprob_high));
+    let mut logprobs = halves.map(|(&low, &high)| f32::from_bits(u32::from(low) | u32::from(high) << 16));
+    for span in 0..spans.start.len() {
+        let (start, end) = (spans.start[span] as usize, spans.end[span] as usize);
+        columns.flags[start..end].fill(spans.flags[span]);
+        columns.call[start..end].fill(spans.call[span]);
+        columns.logprobs[start..end].iter_mut().zip(&mut logprobs).for_each(|(place, logprob)| *place = logprob);
     }
     Ok(columns)
 }
@@ -194,15 +206,11 @@ fn check_planes(bytes: usize, tokens: usize) -> Result<(), RowsError> {
     check_length("token_planes", bytes, planes * plane)
 }
 
-/// Spans rise, hold tokens, and lie within the block; there is one logprob a token of theirs.
-fn check_spans(stored: &StoredColumns<'_>, tokens: usize) -> Result<(), RowsError> {
-    let spans = stored.span_start.len();
-    check_length("span_end", stored.span_end.len(), spans)?;
-    check_length("span_call", stored.span_call.len(), spans)?;
-    check_length("span_flags", stored.span_flags.len(), spans)?;
+/// Spans rise, hold tokens, and lie within the block. Gives the number of their tokens.
+fn check_spans(start: &[i64], end: &[i64], tokens: usize) -> Result<usize, RowsError> {
+    check_length("span_end", end.len(), start.len())?;
     let (mut sampled, mut previous) = (0usize, 0i64);
-    for span in 0..spans {
-        let (start, end) = (stored.span_start[span], stored.span_end[span]);
+    for (span, (&start, &end)) in start.iter().zip(end).enumerate() {
         if start < previous {
             return Err(RowsError::value("span_start", span, start, "spans rise and do not overlap"));
         }
@@ -212,7 +220,7 @@ fn check_spans(stored: &StoredColumns<'_>, tokens: usize) -> Result<(), RowsErro
         sampled += (end - start) as usize;
         previous = end;
     }
-    check_length("logprob_low", stored.logprob_low.len(), sampled)
+    Ok(sampled)
 }
 
 #[cfg(test)]
@@ -231,32 +239,63 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_any_size_make_the_same_columns() {
+        let tokens: Vec<u32> = (0..40).map(|token| token * 70_001 % 300_007).collect();
+        let logprobs: Vec<f32> = (0..40)
+            .map(|token| if (5..9).contains(&token) || token >= 22 { -0.5 - token as f32 } else { 0.0 })
+            .collect();
+        let spans = SpanColumns { start: &[5, 22, 30], end: &[9, 30, 40], call: &[0, 1, 2], flags: &[1, 4, 3] };
+        for size in [1, 7, 8, 23, 40, 64] {
+            let cuts: Vec<usize> = (0..40).step_by(size).collect();
+            let parts: Vec<StoredPart> = cuts
+                .iter()
+                .map(|&first| {
+                    stored_part(&tokens, &logprobs, spans.start, spans.end, first..(first + size).min(40)).unwrap()
+                })
+                .collect();
+            let columns = from_stored(&parts.iter().map(view).collect::<Vec<_>>(), spans).unwrap();
+            assert_eq!((columns.tokens, columns.logprobs), (tokens.clone(), logprobs.clone()), "{size}");
+            assert_eq!((columns.flags[8], columns.call[8], columns.call[9], columns.call[39]), (1, 0, NO_CALL, 2));
+        }
+        assert!(stored_part(&tokens, &logprobs, spans.start, spans.end, 0..41).is_err());
+        assert!(stored_part(&tokens, &logprobs, spans.start, &[9, 30, 41], 0..4).is_err());
+        assert!(stored_part(&tokens, &logprobs[1..], spans.start, spans.end, 0..4).unwrap_err().is_shape());
+    }
+
+    fn view(part: &StoredPart) -> PartColumns<'_> {
+        PartColumns {
+            token_low: &part.token_low,
+            token_planes: &part.token_planes,
+            logprob_low: &part.logprob_low,
+            logprob_high: &part.logprob_high,
+        }
+    }
+
+    #[test]
     fn stored_columns_that_do_not_fit_are_refused() {
-        let good = StoredColumns {
-            token_low: &[1; 9],
-            token_planes: &[0; 4],
-            logprob_low: &[0; 2],
-            logprob_high: &[0; 2],
-            span_start: &[7],
-            span_end: &[9],
-            span_call: &[0],
-            span_flags: &[1],
-        };
-        assert_eq!(from_stored(good).unwrap().flags, [0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        let part =
+            PartColumns { token_low: &[1; 9], token_planes: &[0; 4], logprob_low: &[0; 2], logprob_high: &[0; 2] };
+        let spans = SpanColumns { start: &[7], end: &[9], call: &[0], flags: &[1] };
+        assert_eq!(from_stored(&[part], spans).unwrap().flags, [0, 0, 0, 0, 0, 0, 0, 1, 1]);
         for broken in [
-            StoredColumns { token_planes: &[0; 3], ..good },
-            StoredColumns { token_planes: &[0; 2 * 17], ..good },
-            StoredColumns { token_low: &[], ..good },
-            StoredColumns { span_start: &[6], ..good },
-            StoredColumns { span_start: &[-1], ..good },
-            StoredColumns { span_end: &[10], ..good },
-            StoredColumns { span_end: &[7], ..good },
-            StoredColumns { span_end: &[i64::MIN], ..good },
-            StoredColumns { span_flags: &[], ..good },
-            StoredColumns { logprob_low: &[0; 3], logprob_high: &[0; 3], ..good },
-            StoredColumns { logprob_high: &[], ..good },
+            PartColumns { token_planes: &[0; 3], ..part },
+            PartColumns { token_planes: &[0; 2 * 17], ..part },
+            PartColumns { token_low: &[], ..part },
+            PartColumns { logprob_low: &[0; 3], logprob_high: &[0; 3], ..part },
+            PartColumns { logprob_high: &[], ..part },
         ] {
-            assert!(from_stored(broken).is_err(), "{broken:?}");
+            assert!(from_stored(&[broken], spans).is_err(), "{broken:?}");
+        }
+        for broken in [
+            SpanColumns { start: &[6], ..spans },
+            SpanColumns { start: &[-1], ..spans },
+            SpanColumns { end: &[10], ..spans },
+            SpanColumns { end: &[7], ..spans },
+            SpanColumns { end: &[i64::MIN], ..spans },
+            SpanColumns { flags: &[], ..spans },
+            SpanColumns { call: &[], ..spans },
+        ] {
+            assert!(from_stored(&[part], broken).is_err(), "{broken:?}");
         }
     }
 }

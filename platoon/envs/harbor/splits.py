@@ -14,6 +14,8 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.selection import read_list_file, read_mapping
 from platoon.errors import ConfigError, Problem
 
+HOLDOUT_SPLITS = ("train", "eval")
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -38,7 +40,7 @@ def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
     """The splits of an entry; its paths are relative to `base`. Raises ConfigError."""
     if options.holdout is not None:
         result = holdout.split((row.for_holdout() for row in lock.tasks), options.holdout)
-        return Splits(lock.runnable, {"train": result.train, "eval": result.eval}, result.to_dict())
+        return Splits(lock.runnable, dict(zip(HOLDOUT_SPLITS, (result.train, result.eval), strict=True)), result.to_dict())
     if options.splits is not None:
         return Splits(lock.runnable, _manifest(lock, options.splits, base))
     return Splits(lock.runnable)

@@ -9,8 +9,8 @@ from pydantic import Field
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutLayer, WorkflowLayer
-from platoon.train.config_defs.training import AdamParams
-from platoon.train.config_defs.values import MAIN, AtLeastOne, Count, Finite, PolicyId, PositiveSeconds
+from platoon.train.config_defs.training import AdamParams, LossName
+from platoon.train.config_defs.values import MAIN, AtLeastOne, Count, Finite, PolicyId, PositiveSeconds, ServiceAddressText
 
 
 class HarnessExitPolicy(ConfigModel):
@@ -120,7 +120,7 @@ class PolicyConfig(ConfigModel):
     """tokens of prompt and reply together; unset, that of `train`"""
     sample_timeout_seconds: PositiveSeconds | None = None
     """longest wait for one sample, in seconds; unset, that of `train`"""
-    tinker_base_url: str | None = None
+    tinker_base_url: ServiceAddressText | None = None
     """training service of this policy, `local` for an embedded one of its own; unset, the run's"""
     load_checkpoint_path: str | None = None
     """`tinker://` path a new run starts this policy from; of a frozen one, the weights to serve in place of the base model"""
@@ -130,7 +130,7 @@ class PolicyConfig(ConfigModel):
     """rank of the adapter; unset, that of `train`"""
     optimizer: AdamParams | None = None
     """Adam settings; unset, those of `train`"""
-    loss_fn: str | None = None
+    loss_fn: LossName | None = None
     """loss; unset, that of `train`"""
     loss_fn_config: dict[str, float] | None = None
     """settings of the loss, replaced whole; unset, those of `train` where the loss is the same"""

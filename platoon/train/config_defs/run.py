@@ -23,7 +23,7 @@ from platoon.train.config_defs.training import (
     WatchdogConfig,
     default_loss_config,
 )
-from platoon.train.config_defs.values import MAIN, Count, PolicyId
+from platoon.train.config_defs.values import MAIN, Count, PolicyId, ServiceAddressText
 
 SAMPLE_TIMEOUT_S = 600.0
 
@@ -39,7 +39,7 @@ class RunConfig(ConfigModel):
     """of `sft`: `data`, one or several files of conversations (JSON lines), and `max_length`, tokens a conversation is cut to"""
     log_path: str | None = None
     """root of run directories; where it and the site's `runs` are set, `--run` takes the site's"""
-    tinker_base_url: str | None = None
+    tinker_base_url: ServiceAddressText | None = None
     """training service, `local` for an embedded one; unset, `TINKER_BASE_URL`, else the hosted service"""
     environments: list[EnvironmentConfig] = Field(default_factory=list)
     """what the run plays; several entries are a mixture; `sft` needs none"""

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
+
+from platoon.config.model import nearest, problems_error
+from platoon.config.text import show
+from platoon.errors import Problem
 
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -30,5 +35,24 @@ def _directory_name(name: str) -> str:
 
 # Becomes a directory.
 DirectoryName = Annotated[str, AfterValidator(_directory_name)]
+
+EMBEDDED_SERVICE = "local"
+
+
+def _service_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        whole = False
+    if text != EMBEDDED_SERVICE and not whole:
+        advice = nearest(text, [EMBEDDED_SERVICE]) if "/" not in text else ""
+        rule = f"must be `{EMBEDDED_SERVICE}` or an address that begins with http:// or https://, got {show(text)}"
+        raise problems_error([Problem(rule, advice=advice if advice.startswith("did") else "")])
+    return text
+
+
+# Where a training service is.
+ServiceAddressText = Annotated[str, AfterValidator(_service_address)]
 
 MAIN = "main"

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{task, write};
 use platoon_digest::{hash_task, sha256_file, DigestError, CONTENT_HASH_RULE};
@@ -147,4 +148,38 @@ fn threads_make_no_difference() {
         let error = hash_task(root.path(), threads).expect_err("refused");
         assert!(error.to_string().contains("environment/d1/y"), "{error}");
     }
+}
+
+/// A file and a directory that are links out of the task at every other moment: never are the bytes outside hashed.
+#[test]
+fn a_tree_that_changes_under_the_reader_gives_nothing_from_outside() {
+    let place = tempfile::tempdir().expect("directory");
+    let root = place.path().join("task");
+    write(place.path(), "outside/f", "secret");
+    write(&root, "tests/f", "inside");
+    write(&root, "tests/d/f", "inside");
+    let secret = sha256_file(&place.path().join("outside/f")).expect("hashes").0;
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            symlink("../../outside/f", root.join("link-f")).expect("link");
+            symlink("../../outside", root.join("link-d")).expect("link");
+            while !is_done.load(Ordering::Relaxed) {
+                for name in ["f", "d"] {
+                    let (there, link, aside) =
+                        (root.join("tests").join(name), format!("link-{name}"), root.join("aside"));
+                    fs::rename(&there, &aside).expect("renames");
+                    fs::rename(root.join(&link), &there).expect("renames");
+                    fs::rename(&there, root.join(&link)).expect("renames");
+                    fs::rename(&aside, &there).expect("renames");
+                }
+            }
+        });
+        let leaked = (0..2000).find_map(|_| {
+            let files = hash_task(&root, 1).map(|hashed| hashed.files).unwrap_or_default();
+            files.into_iter().find(|file| file.sha256 == secret)
+        });
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(leaked, None);
+    });
 }
