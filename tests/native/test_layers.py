@@ -21,7 +21,8 @@ pytestmark = pytest.mark.unit
 
 NAMES = st.sampled_from([b"a", b"b", b"b", b"ab", b".c", b"\xff"])
 STARTS = st.sampled_from([b"", b"", b"", b"./", b"/"])
-PATHS = st.builds(lambda start, parts: start + b"/".join(parts), STARTS, st.lists(NAMES, min_size=1, max_size=3))
+ENDS = st.sampled_from([b"", b"", b"", b"/."])
+PATHS = st.builds(lambda start, parts, end: start + b"/".join(parts) + end, STARTS, st.lists(NAMES, min_size=1, max_size=3), ENDS)
 LONG = st.builds(lambda path: path + b"/" + b"x" * 120, PATHS)
 HIDDEN = st.sampled_from([b".wh.a", b".wh.b", b".wh..c", b".wh..wh..opq", b".wh..wh.plnk"])
 WHITEOUTS = st.one_of(HIDDEN, st.builds(lambda path, name: path + b"/" + name, PATHS, HIDDEN))

@@ -15,7 +15,7 @@ pub(crate) type Places = [Option<Directory>; 2];
 pub(crate) struct Resolved {
     pub(crate) key: Vec<u8>,
     pub(crate) places: Places,
-    /// Names on the way, with the directories they are in, that are no directories: a member below them takes their place.
+    /// Names above it that are no directories, with the directories they are in: a member below them takes their place.
     pub(crate) in_the_way: Vec<(Places, Vec<u8>)>,
     /// Symbolic links that were followed.
     pub(crate) links: usize,
@@ -33,13 +33,15 @@ pub(crate) fn find<'t>(trees: [&'t Tree; 2], places: Places, name: &[u8]) -> Opt
 pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize) -> Result<Resolved, Fault> {
     let roots = trees.map(|tree| Some(tree.root()));
     let mut resolved = Resolved { key: Vec::new(), places: roots, in_the_way: Vec::new(), links: 0 };
-    // The directories above, for `..`; components still to walk, last first.
-    let mut above: Vec<Places> = Vec::new();
+    // The directories above, each with how much is in the way there, for `..`; components still to walk, last first.
+    let mut above: Vec<(Places, usize)> = Vec::new();
     let mut pending: Vec<&[u8]> = components_of(key).rev().collect();
     while let Some(component) = pending.pop() {
         if component == b".." {
             resolved.key.truncate(split(&resolved.key).0.len());
-            resolved.places = above.pop().unwrap_or(roots);
+            let (places, in_the_way) = above.pop().unwrap_or((roots, 0));
+            resolved.places = places;
+            resolved.in_the_way.truncate(in_the_way);
             continue;
         }
         let node = find(trees, resolved.places, component);
@@ -51,11 +53,13 @@ pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize) -> Resu
             if target.starts_with(b"/") {
                 resolved.key.clear();
                 resolved.places = roots;
+                resolved.in_the_way.clear();
                 above.clear();
             }
             pending.extend(components(target).rev());
             continue;
         }
+        above.push((resolved.places, resolved.in_the_way.len()));
         if node.is_some_and(|node| !node.is_directory) {
             resolved.in_the_way.push((resolved.places, component.to_vec()));
         }
@@ -63,7 +67,6 @@ pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize) -> Resu
         if resolved.key.len() > limit_bytes {
             return Err(Fault::Name { reason: "gets too long where links are followed" });
         }
-        above.push(resolved.places);
         let below = |index: usize| trees[index].below(resolved.places[index]?, component);
         resolved.places = [below(0), below(1)];
     }

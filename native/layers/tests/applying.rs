@@ -98,6 +98,9 @@ fn a_member_below_a_file_makes_it_a_directory_of_roots() {
     let lower = Tar::new().file("f", 1, 1).file("g", 1, 1);
     assert_eq!(owners(&[lower.clone(), Tar::new().file("f/x/y", 2, 2)]), "2 2 /f/x/y\n1 1 /g\n");
     assert_eq!(owners(&[lower.clone().file("f/x", 2, 2).file("g/x", 0, 0)]), "2 2 /f/x\n");
+    let around =
+        Tar::new().symlink("l", "f/../d").file("l/x", 2, 2).symlink("m", "f/n").symlink("f/n", "/d").file("m/y", 0, 0);
+    assert_eq!(owners(&[lower.clone(), around]), "2 2 /d/x\n1 1 /g\n");
     let whiteouts = Tar::new().file("f/.wh..wh..opq", 0, 0).file("g/x/.wh.y", 0, 0);
     assert_eq!(owners(&[lower.clone(), whiteouts.clone()]), "1 1 /f\n1 1 /g\n", "a whiteout stands for nothing itself");
     assert_eq!(owners(&[lower, whiteouts.file("g/x/z", 2, 2)]), "1 1 /f\n2 2 /g/x/z\n");
