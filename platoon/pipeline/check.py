@@ -7,19 +7,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from platoon.config.load import load
+from platoon.config.load import LoadedConfig, load
+from platoon.envs.harbor.answers import read_request
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.directory import DirectorySource
-from platoon.envs.harbor.sources.reference import DirectoryReference, parse_reference
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
+from platoon.pipeline.early import raw_entries
 from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.recipe import Recipe, config_key, read_recipe
+from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, try_resolve
+from platoon.pipeline.sources import HARBOR, is_spec
 from platoon.site import Site
+from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.spec import MAIN
 from platoon.train.trainer.renderers import early_renderers, section_of
@@ -36,7 +41,10 @@ def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False)
 
 def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Recipe:
     """The recipe when it and every configuration it names are whole. Raises ConfigError with every problem of all of them."""
-    recipe = read_recipe(path)
+    try:
+        recipe = read_recipe(path)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *missing_configs(path, load(path).values)]) from None
     problems: dict[Problem, None] = {}
     checked: dict[str, Kind] = {}
     for unit, config in recipe.units.items():
@@ -66,6 +74,19 @@ def _harnesses(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
             yield replace(problem, file=str(path))
 
 
+def _harnesses_of_parts(loaded: LoadedConfig, kind: Kind) -> Iterator[Problem]:
+    """Harnesses that are none in a configuration that is not whole: of each entry what has its right form is looked at."""
+    for number, values in raw_entries(loaded.values):
+        harness = values.get("harness")
+        # A spec may be the file that is missing.
+        if not isinstance(harness, str) or not harness or is_spec(harness):
+            continue
+        options = values.get("harness_options", {})
+        entry = EnvironmentConfig(service=HARBOR, harness=harness, harness_options=options if isinstance(options, dict) else {})
+        for problem in harness_problems(number, entry, kind == "train"):
+            yield replace(problem, file=loaded.file_of(tuple(problem.key.split("."))))
+
+
 def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
     """Renderers and embedded models that are none; of a model that only its service knows, the settings."""
     model = model_of(resolved.kind).model_validate_json(json.dumps(resolved.values))
@@ -83,29 +104,34 @@ def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
             yield Problem(rule, problem.key, str(path), problem.advice)
 
 
-def _empty_datasets(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
-    """Datasets that list no task, or cannot be listed; no task is read for it."""
+def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Iterator[Problem]:
+    """Datasets that list no task or cannot be listed, and files they are asked for with; no task is read for it."""
     for number, _, entry in resolved.harbor_entries():
-        reference = entry["service_kwargs"].get("dataset")
-        if reference is not None and isinstance(parse_reference(reference), DirectoryReference):
-            try:
-                # Of what is elsewhere nothing is known before it is fetched.
-                DirectorySource(reference, path.parent / Path(reference).expanduser()).dataset.list_tasks()
-            except ConfigError as error:
-                for problem in error.problems:
-                    where = f"{problem.file}/{problem.key}" if problem.key else problem.file
-                    key = f"environments.{number}.service_kwargs.dataset"
-                    yield Problem(f"{where}: {problem.rule}", key=key, file=str(path), advice=problem.advice)
+        key = f"environments.{number}.service_kwargs"
+        options = HarborOptions.parse(entry["service_kwargs"], key=key, file=str(path))
+        if not options.is_fetched:
+            continue
+        try:
+            # Overlays, allowlists, registry files; of what is elsewhere nothing is known before it is fetched.
+            source = read_request(options, path.parent, HarborCache(site.harbor_cache)).source
+            if isinstance(source, DirectorySource):
+                source.dataset.list_tasks()
+        except ConfigError as error:
+            for problem in error.problems:
+                where = f"{problem.file}/{problem.key}" if problem.key else problem.file
+                named = "dataset" if options.dataset is not None else "adapter"
+                yield Problem(f"{where}: {problem.rule}", key=f"{key}.{named}", file=str(path), advice=problem.advice)
 
 
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:
     """The kind of a configuration that is whole. Raises ConfigError."""
-    if isinstance(kind := kind_of(load(path).values), Problem):
+    loaded = load(path)
+    if isinstance(kind := kind_of(loaded.values), Problem):
         raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
     resolved, problems = try_resolve(path, site)
     if resolved is None:
-        raise ConfigError(problems)
-    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_empty_datasets(resolved, path)]:
+        raise ConfigError([*problems, *_harnesses_of_parts(loaded, kind)])
+    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_dataset_problems(resolved, path, site)]:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

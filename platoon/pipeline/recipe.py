@@ -11,14 +11,15 @@ evaluations:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from platoon.config.load import load_model
 from platoon.config.model import ConfigModel, nearest
+from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.layout import EVALUATION_PREFIX
 
@@ -104,13 +105,25 @@ def open_recipe(path: Path) -> Recipe:
         raise ConfigError(_no_recipe(path))
     recipe = read_recipe(path)
     problems = [
-        Problem(f"no such file: {config}", key=config_key(unit), file=str(path), advice=nearest(config, _files_near(path, config)))
-        for unit, config in recipe.units.items()
-        if not (path.parent / config).is_file()
+        _missing(path, config, config_key(unit)) for unit, config in recipe.units.items() if not (path.parent / config).is_file()
     ]
     if problems:
         raise ConfigError(problems)
     return recipe
+
+
+def missing_configs(path: Path, values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Configurations that a recipe names and that are not there, whatever else is wrong with it. values: as they were loaded."""
+    for section in ("runs", "evaluations"):
+        entries = values.get(section)
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            config = entry.get("config") if isinstance(entry, dict) else None
+            if isinstance(config, str) and config and config.isprintable() and not (path.parent / config).is_file():
+                yield _missing(path, config, f"{section}.{printable(name)}.config")
+
+
+def _missing(path: Path, config: str, key: str) -> Problem:
+    return Problem(f"no such file: {config}", key=key, file=str(path), advice=nearest(config, _files_near(path, config)))
 
 
 def _no_recipe(path: Path) -> Problem:

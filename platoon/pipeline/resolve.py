@@ -66,6 +66,7 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
     problems += path_problems(loaded)
     problems += service_problems(loaded)
     problems += split_problems(loaded, kind)
+    problems += _providers(loaded, site)
     if problems or model is None:
         return None, problems
     values = model.plain(only_set=True)
@@ -75,16 +76,8 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
             holder = holder.get(name, {})
         holder.pop(key, None)
     relative_paths(values, loaded)
-    taken = _take_provider(values, site)
-    resolved = ResolvedConfig(kind, values)
-
-    def named_in(number: int) -> tuple[str, str]:
-        if number in taken:
-            return str(site.file or ""), "provider"
-        key = provider_key(number)
-        return loaded.file_of(tuple(key.split("."))), key
-
-    return resolved, list(provider_problems(resolved.harbor_entries(), named_in))
+    _take_provider(values, site)
+    return ResolvedConfig(kind, values), []
 
 
 def write_resolved(path: Path, resolved: ResolvedConfig) -> None:
@@ -148,13 +141,30 @@ def _set(values: Any, keys: tuple[str, ...], text: str) -> None:
         values[keys[-1]] = text
 
 
-def _take_provider(values: dict[str, Any], site: Site) -> set[int]:
-    """Names the site's provider where an entry names none; the places of these entries."""
-    taken: set[int] = set()
-    for number, entry in enumerate(values.get("environments", ())):
+def _providers(loaded: LoadedConfig, site: Site) -> Iterator[Problem]:
+    """What is wrong with the sandbox providers of Harbor entries, each with the file that names it."""
+    of_site = set[int]()
+    entries: list[tuple[int, str, Mapping[str, Any]]] = []
+    for number, options in raw_harbor_options(loaded.values):
+        if "provider" not in options and site.provider is not None:
+            of_site.add(number)
+        provider = options.get("provider", site.provider)
+        if provider is None or isinstance(provider, str):
+            entries.append((number, "", {"service_kwargs": {"provider": provider}}))
+
+    def named_in(number: int) -> tuple[str, str]:
+        if number in of_site:
+            return str(site.file or ""), "provider"
+        key = provider_key(number)
+        return loaded.file_of(tuple(key.split("."))), key
+
+    return provider_problems(entries, named_in)
+
+
+def _take_provider(values: dict[str, Any], site: Site) -> None:
+    """Names the site's provider where an entry names none."""
+    for entry in values.get("environments", ()):
         if entry.get("service") == HARBOR and site.provider is not None:
             options = entry.setdefault("service_kwargs", {})
             if "provider" not in options:
                 options["provider"] = site.provider
-                taken.add(number)
-    return taken

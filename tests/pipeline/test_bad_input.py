@@ -174,6 +174,25 @@ def test_a_training_service_that_is_no_address(
     assert (code, f"{rule}{told}" in text.replace('"', "'")) == (exits.CONFIG, True), text
 
 
+def test_faults_of_every_kind_are_in_one_report(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    """Unknown keys hide no wrong name, and a wrong run no missing file."""
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    edit(config, "batch_size: 2, workflow_config: {group_size", "batchsize: 2, loss_fn: cipso, workflow_config: {groupsize")
+    edit(config, "harness: platoon-bash", "harness: platoon-bsh")
+    edit(config, "provider: process", "provider: proces")
+    code, text = run("config", "validate", config)
+    keys = ["train.batchsize", "train.loss_fn", "train.workflow_config.groupsize"]
+    keys += ["environments.0.harness", "environments.0.service_kwargs.provider"]
+    assert code == exits.CONFIG
+    assert [text.count(f"{config}: {key}: ") for key in keys] == [1] * len(keys), text
+    recipe = root / "recipe.yaml"
+    recipe.write_text("runs: {main: {config: configs/r1.yaml}}\nevaluations: {after: {of: man, config: configs/rl.yaml}}\n")
+    code, text = run("config", "validate", recipe)
+    assert (code, "evaluations.after.of: no run is called man (did you mean main?)" in text) == (exits.CONFIG, True), text
+    assert f"{recipe}: runs.main.config: no such file: configs/r1.yaml (did you mean configs/rl.yaml?)" in text
+
+
 @pytest.mark.parametrize(
     ("named", "told"),
     [

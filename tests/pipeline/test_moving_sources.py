@@ -12,6 +12,7 @@ import pytest
 from platoon.envs.harbor.lock import HarborLock
 from platoon.errors import ConfigError
 from platoon.host.console import Console
+from platoon.pipeline.check import check_config
 from platoon.pipeline.datasets import fetch_tools
 from platoon.pipeline.fetch import fetch_entries
 from platoon.pipeline.inputs import RunInputs, build_inputs, read_inputs
@@ -129,3 +130,22 @@ def test_a_lock_alone(recipe: Path, repository: Repository, tmp_path: Path, site
     (recipe / "mine.lock.json").unlink()
     with pytest.raises(ConfigError, match=r"service_kwargs\.lock: no such file"):
         build_inputs(path, tmp_path / "four", site, console)
+
+
+def test_a_check_reads_what_a_dataset_is_asked_for_with(
+    recipe: Path, repository: Repository, tmp_path: Path, site: Site, console: Console
+) -> None:
+    """Without the network: overlays, allowlists and registry files; what is elsewhere is not looked at."""
+    path = recipe / "configs/rl.yaml"
+    repository.path.rename(tmp_path / "gone")
+    assert check_config(path, site, console) == "train"
+    text = path.read_text()
+    (recipe / "over").mkdir()
+    (recipe / "over/overlay.toml").write_text("[[edit]]\nfile = 'x'\npattern = '('\n")
+    path.write_text(text.replace("    provider: process\n", "    provider: process\n    overlays: [../over]\n"))
+    with pytest.raises(ConfigError, match=r"environments\.0\.service_kwargs\.dataset: .*must be a regular expression"):
+        check_config(path, site, console)
+    (recipe / "registry.json").write_text("[]")
+    path.write_text(text.replace(f"git+{repository.url}@main", "harbor://bench@1.0\n    registry: ../registry.json"))
+    with pytest.raises(ConfigError, match="has no dataset bench"):
+        check_config(path, site, console)

@@ -9,7 +9,7 @@ from pydantic import Field
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutLayer, WorkflowLayer
-from platoon.train.config_defs.training import AdamParams
+from platoon.train.config_defs.training import AdamParams, LossName
 from platoon.train.config_defs.values import MAIN, AtLeastOne, Count, Finite, PolicyId, PositiveSeconds, ServiceAddressText
 
 
@@ -130,7 +130,7 @@ class PolicyConfig(ConfigModel):
     """rank of the adapter; unset, that of `train`"""
     optimizer: AdamParams | None = None
     """Adam settings; unset, those of `train`"""
-    loss_fn: str | None = None
+    loss_fn: LossName | None = None
     """loss; unset, that of `train`"""
     loss_fn_config: dict[str, float] | None = None
     """settings of the loss, replaced whole; unset, those of `train` where the loss is the same"""

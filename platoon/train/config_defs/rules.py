@@ -11,7 +11,7 @@ from platoon.config.model import unknown_keys
 from platoon.errors import Problem
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
 from platoon.train.config_defs.rollout import WorkflowConfig, WorkflowLayer, effective
-from platoon.train.config_defs.training import LOSS_KEYS, LOSSES, CheckpointConfig, TrainConfig, default_loss_config
+from platoon.train.config_defs.training import LOSS_KEYS, CheckpointConfig, TrainConfig, default_loss_config
 from platoon.train.config_defs.values import MAIN
 
 CREDIT = ("group", "keyed")
@@ -35,9 +35,7 @@ def plan_problems(train: TrainConfig, trainer: str) -> Iterator[Problem]:
 
 
 def _loss_problems(loss: str, settings: Mapping[str, float], where: str) -> Iterator[Problem]:
-    if loss not in LOSSES:
-        yield Problem(f"must be one of {', '.join(LOSSES)}, got {loss!r}", key=f"{where}.loss_fn")
-    elif settings != default_loss_config():
+    if settings != default_loss_config():
         for key in sorted(settings.keys() - LOSS_KEYS[loss]):
             reads = f"reads {' and '.join(sorted(LOSS_KEYS[loss]))} only" if LOSS_KEYS[loss] else "takes no settings"
             yield Problem(f"{loss} {reads}", key=f"{where}.loss_fn_config.{key}")

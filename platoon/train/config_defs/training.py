@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only, Removed
@@ -30,6 +30,16 @@ LOSS_KEYS = {
     "dro": frozenset({"beta"}),
     "importance_sampling": frozenset[str](),
 }
+
+
+def _known_loss(name: str) -> str:
+    if name not in LOSSES:
+        # By the key alone, so that it is told beside every other key's fault.
+        raise ValueError(f"must be one of {', '.join(LOSSES)}")
+    return name
+
+
+LossName = Annotated[str, AfterValidator(_known_loss)]
 
 
 class AdamParams(ConfigModel):
@@ -83,7 +93,7 @@ class TrainConfig(ConfigModel):
     """what goes when it is too old: the whole group, or its old rows alone"""
     optimizer: AdamParams = AdamParams()
     """Adam settings"""
-    loss_fn: str = "cispo"
+    loss_fn: LossName = "cispo"
     """loss of `rl`: `cispo`, `ppo`, `importance_sampling`, `dro` or `gspo`"""
     loss_fn_config: dict[str, float] = Field(default_factory=default_loss_config)
     """settings of the loss, replaced whole: `clip_low_threshold` and `clip_high_threshold` of cispo, ppo and gspo, `beta` of dro"""

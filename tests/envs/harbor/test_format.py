@@ -37,6 +37,14 @@ cpus = 1
 allow_internet = false
 workdir = "/app"
 env = { A = "${HOST_A:-x}" }
+build_timeout_sec = 10
+gpu_types = ["H100"]
+skills_dir = "/s"
+storage = "10G"
+unknown = { any = "thing" }
+[environment.tpu]
+type = "v5"
+topology = "2x2"
 [environment.healthcheck]
 command = "true"
 [[environment.mcp_servers]]
@@ -85,7 +93,29 @@ env = { C = "2" }
         ({"task.toml": '[verifier]\nenvironment_mode = "shared"\n[verifier.environment]\n'}, "excludes [verifier.environment]"),
         ({"task.toml": '[environment]\nos = "Windows"\n'}, "only linux is run, got Windows"),
         ({"task.toml": '[[steps]]\nname = "one"\n'}, "several steps"),
+        # A step that Harbor would not take is told before that.
+        ({"task.toml": '[[steps]]\nname = "a/b"\n'}, "steps.0.name: must be a portable directory name"),
+        ({"task.toml": f'[[steps]]\nname = "{"a" * 256}"\n'}, "steps.0.name: must be a portable directory name"),
+        ({"task.toml": '[[steps]]\nname = "One"\n[[steps]]\nname = "one"\n'}, "steps called one are not apart"),
+        ({"task.toml": '[[steps]]\nname = "o"\nmin_reward = "x"\n'}, "steps.0.min_reward"),
+        ({"task.toml": 'multi_step_reward_strategy = "max"\n'}, "must be one of mean or final"),
         ({"task.toml": '[task]\nname = "../x"\n'}, "must be org/name"),
+        ({"task.toml": '[task]\nauthors = ["me"]\n'}, "task.authors.0: must be"),
+        ({"task.toml": "schema_version = 1.4\n"}, "schema_version: must be text"),
+        ({"task.toml": '[environment]\nmemory = "2GB"\n'}, 'memory must be a size such as "2G"'),
+        ({"task.toml": "[environment]\ngpu_types = 3\n"}, "environment.gpu_types: must be a list"),
+        ({"task.toml": '[environment.tpu]\ntype = "v5"\n'}, "environment.tpu.topology: is required"),
+        ({"task.toml": '[agent]\nallowed_hosts = ["a"]\n'}, "allowed_hosts needs network_mode allowlist"),
+        ({"task.toml": '[verifier]\nallowed_hosts = ["a"]\n'}, "allowed_hosts needs network_mode allowlist"),
+        (
+            {"task.toml": '[[environment.mcp_servers]]\nname = "m"\ntransport = "stdio"\ncommand = "x"\nheaders = {A = "b"}\n'},
+            "transport stdio has no headers",
+        ),
+        ({"task.toml": '[[environment.mcp_servers]]\nname = "m"\n'}, "transport sse needs url"),
+        ({"task.toml": '[[artifacts]]\nsource = "/a"\ndestination = "../b"\n'}, "must be a relative path without '..'"),
+        ({"task.toml": '[[artifacts]]\nsource = "/a"\ndestination = "manifest.json"\n'}, "and not manifest.json"),
+        ({"task.toml": '[[artifacts]]\nsource = "a"\nservice = "db"\n'}, "a service other than main is an absolute path"),
+        ({"task.toml": '[[verifier.collect]]\ncommand = "x"\nservice = "-db"\n'}, "verifier.collect.0.service: must match"),
         ({"task.toml": 'artifacts = ["../x"]\n'}, "artifacts.0: must be a path without '..'"),
         ({"instruction.md": None}, "instruction.md: is missing"),
         ({"instruction.md": "# canary x\n\n\n"}, "instruction.md: is empty"),
@@ -152,3 +182,18 @@ def test_templates_are_whole_values() -> None:
     assert resolve_env(env, host) == {"a": "1", "b": "two", "c": "x${A}", "d": "${A}${A}", "e": "", "f": ""}
     with pytest.raises(KeyError, match="MISSING"):
         resolve_env({"a": "${MISSING}"}, host)
+
+
+@pytest.mark.parametrize(
+    ("files", "uploads"),
+    [
+        ({}, True),
+        ({"environment/Dockerfile": "FROM x\n"}, False),
+        ({"environment/docker-compose.yaml": "services: {main: {}}\n"}, False),
+        ({"environment/compose.yaml": "services: {main: {}}\n"}, True),
+        ({"environment/data.csv": None}, False),
+    ],
+)
+def test_h503_what_a_prebuilt_task_uploads(make_task: MakeTask, files: dict[str, str | None], uploads: bool) -> None:
+    toml = '[environment]\ndocker_image = "debian:12"\n'
+    assert read_task(make_task(files={"task.toml": toml, **files})).uploads_environment is uploads

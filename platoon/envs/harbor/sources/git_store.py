@@ -28,7 +28,7 @@ LOCK_TIMEOUT_S = 4 * 3600.0
 DEEPEN_BY = (50, 500, 5000)
 # Its server does not hand out blobs that were left out before.
 NO_FILTER_HOSTS = ("huggingface.co", "hf.co")
-LINK = "120000"
+UNLISTED = "its files could not be listed (--repair of platoon harbor fetch makes its store anew)"
 SUBMODULE = "160000"
 PROGRAM = "100755"
 
@@ -66,6 +66,11 @@ class GitStore:
     def url(self) -> str:
         return self.git.url
 
+    @property
+    def kept(self) -> Git:
+        """git on what the store has: what is missing, as in a damaged store, is an error and not fetched object by object."""
+        return replace(self.git, extra={"GIT_NO_LAZY_FETCH": "1"})
+
     def commit_of(self, ref: str | None) -> str:
         """The commit that a branch, a tag or (None) the default branch is at now. Raises ConfigError, GitError."""
         if ref is not None and is_commit(ref):
@@ -99,7 +104,7 @@ class GitStore:
                 raise
             # A server that gives no commit by its id gives branches, and what they grew from.
             self._deepen(commit, error)
-        kind = self.git.run("cat-file", "-t", commit, what=f"{commit} is not to be had").decode().strip()
+        kind = self.kept.run("cat-file", "-t", commit, what=f"{commit} is not to be had").decode().strip()
         if kind != "commit":
             raise self._fault(f"{commit} is a {kind}, not a commit")
         make_directory(marker.parent)
@@ -108,7 +113,7 @@ class GitStore:
     def entries(self, commit: str, path: str = "") -> Iterator[TreeEntry]:
         """Every file below a path of a commit, in git's order; none where there is no such directory. Needs no blob."""
         arguments = ["ls-tree", "-r", "-z", "--full-tree", commit, *(["--", f"{path}/"] if path else [])]
-        for line in split_zero(self.git.run(*arguments, what="its files could not be listed")):
+        for line in split_zero(self.kept.run(*arguments, what=UNLISTED)):
             head, _, name = line.partition(b"\t")
             mode, _, oid = head.decode().split(" ")
             yield TreeEntry(mode, oid, name.decode("utf-8", "surrogateescape"))
@@ -116,9 +121,9 @@ class GitStore:
     def trees(self, commit: str, path: str = "") -> dict[str, str]:
         """Every directory below a path of a commit to the id of its tree, "" for the path itself."""
         top = f"{commit}:{path}"
-        found = {"": self.git.run("rev-parse", "--verify", "--end-of-options", top, what="it has no such path").decode().strip()}
+        found = {"": self.kept.run("rev-parse", "--verify", "--end-of-options", top, what=UNLISTED).decode().strip()}
         arguments = ["ls-tree", "-r", "-d", "-z", "--full-tree", commit, *(["--", f"{path}/"] if path else [])]
-        for line in split_zero(self.git.run(*arguments, what="its directories could not be listed")):
+        for line in split_zero(self.kept.run(*arguments, what=UNLISTED)):
             head, _, name = line.partition(b"\t")
             found[name.decode("utf-8", "surrogateescape")] = head.decode().split(" ")[2]
         return found
@@ -168,10 +173,8 @@ class GitStore:
             raise self._fault(f"has no commit {commit}, or it is not open to you") from first
 
     def _has(self, commit: str) -> bool:
-        # What is missing is not to be asked for here.
-        offline = replace(self.git, extra={"GIT_NO_LAZY_FETCH": "1"})
         try:
-            offline.run("cat-file", "-e", f"{commit}^{{commit}}")
+            self.kept.run("cat-file", "-e", f"{commit}^{{commit}}")
         except GitError:
             return False
         return True

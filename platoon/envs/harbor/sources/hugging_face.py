@@ -6,11 +6,11 @@ Listings are kept by commit, downloads in the library's own cache below the site
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,6 +31,7 @@ from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.envs.harbor.sources.reference import HuggingFaceReference, is_commit
 from platoon.errors import ConfigError, PlatoonError, Problem
+from platoon.host.threads import in_daemon_thread
 
 T = TypeVar("T")
 
@@ -99,6 +100,16 @@ class Repository:
             if _has_content(found, file):
                 return found
         raise PlatoonError(f"{self.shown}#{printable(file.path)}: what was downloaded is not {file.content}")
+
+    async def get_all(self, files: Sequence[RemoteFile]) -> list[Path]:
+        """Several files, some at a time, in threads that an interrupted fetch need not wait for. Raises as `get` does."""
+        permits = asyncio.Semaphore(self.tools.workers)
+
+        async def one(file: RemoteFile) -> Path:
+            async with permits:
+                return await in_daemon_thread(lambda: self.get(file))
+
+        return list(await asyncio.gather(*map(one, files)))
 
     def _kept(self, path: str, kind: str) -> Path:
         """What is known of a path at this commit, which never changes."""
@@ -183,16 +194,12 @@ class HuggingFaceDataset:
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         repository = self.tree.repository
         self._list(tasks)
-        with staging(repository.tools.cache) as place, ThreadPoolExecutor(repository.tools.workers) as pool:
-            try:
-                for number, task in enumerate(tasks):
-                    directory = place / str(number)
-                    self._fill(directory, task, pool)
-                    yield Materialised(task, directory)
-                    shutil.rmtree(directory)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        with staging(repository.tools.cache) as place, asyncio.Runner() as runner:
+            for number, task in enumerate(tasks):
+                directory = place / str(number)
+                self._fill(directory, task, runner)
+                yield Materialised(task, directory)
+                shutil.rmtree(directory)
 
     def _list(self, tasks: Sequence[SourceTask]) -> None:
         wanted = [task for task in tasks if task.path not in self._files]
@@ -219,7 +226,7 @@ class HuggingFaceDataset:
         for task in members:
             self._files[task.path] = found[from_root(self.tree.path, task.path)]
 
-    def _fill(self, directory: Path, task: SourceTask, pool: ThreadPoolExecutor) -> None:
+    def _fill(self, directory: Path, task: SourceTask, runner: asyncio.Runner) -> None:
         root = from_root(self.tree.path, task.path)
         shown = f"{self.tree.reference}/{printable(task.id)}"
         if not self._files[task.path]:
@@ -231,7 +238,7 @@ class HuggingFaceDataset:
         for file in wanted:
             by_content.setdefault(file.content, replace(file, path=f"{root}/{file.path}" if root else file.path))
         self.tree.repository.tools.progress(f"downloading {shown}")
-        found = dict(zip(by_content, pool.map(self.tree.repository.get, by_content.values()), strict=True))
+        found = dict(zip(by_content, runner.run(self.tree.repository.get_all(list(by_content.values()))), strict=True))
         for file in wanted:
             target = directory / file.path
             make_directory(target.parent)

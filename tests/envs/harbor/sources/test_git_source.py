@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -329,6 +330,38 @@ def test_an_interrupted_fetch_goes_on(
     (row, *_) = again.lock.tasks
     (fetching.cache.task(row.digest) / "instruction.md").write_text("Damaged.\n")
     assert fetching(options, repair=True).copied == 1
+
+
+def test_fetches_of_one_dataset_take_turns(make_repository: MakeRepository, fetching: Fetching) -> None:
+    repository = make_repository()
+    for number in range(3):
+        repository.task(f"t{number}", {"environment/n": str(number)})
+    options = {"dataset": f"git+{repository.url}@{repository.commit()}"}
+    other = {**options, "select": {"name": "t*"}}
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(fetching, [options, options, other, options]))
+    assert sum(result.copied for result in results) == 3
+    assert len({result.lock.digest for result in results}) == 2
+    assert not list(fetching.cache.staging.iterdir())
+
+
+def test_what_a_killed_fetch_left_in_a_store_is_no_hindrance(make_repository: MakeRepository, fetching: Fetching) -> None:
+    repository = make_repository()
+    repository.task("one")
+    fetching({"dataset": f"git+{repository.url}@{repository.commit()}"})
+    (store,) = (fetching.cache.root / "git").iterdir()
+    for name in ("shallow.lock", "config.lock", "config.worktree.lock", "HEAD.lock", "info/sparse-checkout.lock"):
+        (store / name).write_text("")
+    repository.task("two")
+    assert len(fetching({"dataset": f"git+{repository.url}@{repository.commit()}"}).lock.tasks) == 2
+    # A store that is damaged beyond that is made anew by a repair.
+    for path in (store / "objects").rglob("*.pack"):
+        path.chmod(0o644)
+        path.write_bytes(b"")
+    options = {"dataset": f"git+{repository.url}@{repository.git('rev-parse', 'HEAD')}", "select": {"name": "one"}}
+    with pytest.raises(PlatoonError, match="--repair of platoon harbor fetch makes its store anew"):
+        fetching(options)
+    assert fetching(options, repair=True).lock.runnable == ("one",)
 
 
 def test_attributes_and_settings_of_others_do_nothing(make_repository: MakeRepository, fetching: Fetching, tmp_path: Path) -> None:
