@@ -63,9 +63,10 @@ def encode(block: RowBlock) -> memoryview:
     metadata = {_RULE: BLOCK_RULE, _DIGEST: block.digest(), _NAMES: names}
     spans: tuple[NDArray[Any], ...] = _native.stored_spans(block)
     once: dict[str, NDArray[Any]] = dict(zip(_SPANS, spans, strict=True)) | {name: getattr(block, name) for name in _OTHERS}
-    # A stream that grows would move what it holds again and again; of an array that is too large only what is written takes memory.
-    space = np.empty(_largest_bytes(block, once) + len(names), np.uint8)
-    sink = pa.FixedSizeBufferWriter(pa.py_buffer(space))
+    # A stream that grows would move what it holds again and again; of a buffer that is too large only what is written takes memory,
+    # and Arrow keeps it for the next block.
+    space = pa.allocate_buffer(_largest_bytes(block, once) + len(names))
+    sink = pa.FixedSizeBufferWriter(space)
     # No thread of Arrow's: a rollout worker may be forked at any time, and two that share a core take longer than one.
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
     schema = _schema().with_metadata(metadata)
@@ -75,7 +76,7 @@ def encode(block: RowBlock) -> memoryview:
             part = _native.stored_part(block.tokens, block.logprobs, spans[0], spans[1], first, end)
             values: dict[str, NDArray[Any]] = dict(zip(_PART, part, strict=True))
             writer.write_batch(_batch(values if first else values | once, schema))
-    return space.data[: sink.tell()]
+    return memoryview(space)[: sink.tell()]
 
 
 def _batch(values: dict[str, NDArray[Any]], schema: Any) -> Any:
