@@ -42,7 +42,7 @@ def cases(scale: float) -> list[Case]:
             f"{LONG_TURNS} calls of {long_tokens} tokens",
             lambda: merged(full),
             (
-                Peer("the time it may take", limit=1.0, small_limit=1.0, by="wall", fixed_ms=LONG_LIMIT_MS),
+                Peer("the time it may take", limit=1.0, fixed_ms=LONG_LIMIT_MS),
                 Peer("comparing prompts with numpy alone", lambda: compared(full.calls)),
             ),
         ),

@@ -35,7 +35,7 @@ def cases(scale: float) -> list[Case]:
             f"{tasks} tasks, {statistics.CANDIDATES} looked at",
             decide,
             (
-                Peer("the time it may take", limit=1.0, small_limit=1.0, by="wall", fixed_ms=DRAW_LIMIT_MS),
+                Peer("the time it may take", limit=1.0, fixed_ms=DRAW_LIMIT_MS),
                 Peer("numpy", lambda: decided_with_numpy(generator, evidence, entry, is_eligible)),
             ),
         ),

@@ -80,6 +80,6 @@ def cases(scale: float) -> list[Case]:
             "content hash of a tree, two threads",
             f"{files} files of 1.8 kB, warm",
             lambda: content_hash(root, threads=2),
-            (Peer("one thread", lambda: content_hash(root, threads=1), 0.6, str.__eq__, small_limit=1.0, by="wall"),),
+            (Peer("one thread", lambda: content_hash(root, threads=1), 0.6, str.__eq__, small_limit=2.0, by="wall"),),
         ),
     ]

@@ -71,7 +71,8 @@ impl Rootfs {
 
     fn take(&mut self, member: &Member) -> Result<(), Fault> {
         let (given, name) = last_component(member.name);
-        if self.parent.is_known && self.parent.given == given && is_plain(name) {
+        let is_plain = is_plain(name);
+        if self.parent.is_known && self.parent.given == given && is_plain {
             let node = self.node_of(member, name)?;
             return self.take_named(node, name);
         }
@@ -84,6 +85,8 @@ impl Rootfs {
         // A link shares what is there before its own directory is made.
         let node = self.node_of(member, name)?;
         self.enter(given, parent, !is_whiteout(name))?;
+        // Where the last component says nothing, what is before it is not the directory.
+        self.parent.is_known &= is_plain;
         self.take_named(node, name)?;
         self.key = key;
         Ok(())

@@ -192,6 +192,13 @@ fn test_u41_names_are_normalised_and_never_climb() {
 }
 
 #[test]
+fn names_that_end_in_a_dot_do_not_stand_for_their_directory() {
+    let lower = Tar::new().dir("a", 3, 1);
+    assert_eq!(owners(&[lower, Tar::new().dir("b/./", 2, 2).file("b/a", 0, 0)]), "3 1 /a\n2 2 /b\n");
+    assert_eq!(owners(&[Tar::new().dir("b/.", 2, 2).file("b/c", 1, 1).dir("b//./", 3, 3)]), "3 3 /b\n1 1 /b/c\n");
+}
+
+#[test]
 fn the_root_is_a_directory() {
     assert_eq!(owners(&[Tar::new().dir("./", 1, 2), Tar::new().file("a", 0, 0)]), "1 2 /\n");
     assert_eq!(owners(&[Tar::new().dir("/", 1, 2), Tar::new().dir(".", 0, 0)]), "");

@@ -84,7 +84,7 @@ pub(crate) fn stored_part<'py>(
 #[pyfunction]
 pub(crate) fn from_stored<'py>(
     py: Python<'py>,
-    parts: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+    parts: Vec<PartObjects<'py>>,
     span_start: Input<'_, 'py>,
     span_end: Input<'_, 'py>,
     span_call: Input<'_, 'py>,
@@ -100,6 +100,9 @@ pub(crate) fn from_stored<'py>(
     Ok((tokens, logprobs, give(py, columns.flags), give(py, columns.call)))
 }
 
+/// What `stored_part` gave, in its order.
+type PartObjects<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
 /// A stored part, its arrays still Python's.
 struct LentPart<'py> {
     token_low: Column<'py, u16>,
@@ -109,7 +112,7 @@ struct LentPart<'py> {
 }
 
 impl<'py> LentPart<'py> {
-    fn read(part: &(Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>)) -> PyResult<Self> {
+    fn read(part: &PartObjects<'py>) -> PyResult<Self> {
         Ok(Self {
             token_low: Column::read("token_low", &part.0)?,
             token_planes: Column::read("token_planes", &part.1)?,
