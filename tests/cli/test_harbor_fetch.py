@@ -197,17 +197,16 @@ def test_verify_of_a_configuration(tmp_path: Path, run: Run, repository: Reposit
 
 def test_a_terminated_fetch_leaves_nothing_running(tmp_path: Path, repository: Repository) -> None:
     """What it started ends with it, and staging is gone; the leftover check of this group looks for the sleeper."""
-    (repository.path / "main.py").write_text(
-        "import pathlib, time\npathlib.Path('/proc/self/comm').read_text()\nprint(1)\ntime.sleep(100)\n"
-    )
-    adapter = {"repo": repository.url, "commit": repository.commit(), "command": [sys.executable, "main.py"]}
+    (repository.path / "main.py").write_text("import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(100)\n")
+    started = tmp_path / "started"
+    adapter = {"repo": repository.url, "commit": repository.commit(), "command": [sys.executable, "main.py", str(started)]}
     config = write(tmp_path / "c.yaml", {"adapter": adapter})
     (tmp_path / "site.yaml").write_text("cache: cache\n")
-    argv = [sys.executable, "-m", "platoon", "harbor", "fetch", config, "--site", "site.yaml", "--log-file", "log"]
+    argv = [sys.executable, "-m", "platoon", "harbor", "fetch", config, "--site", "site.yaml"]
     process = subprocess.Popen(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and "running" not in ((tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""):
-        time.sleep(0.1)
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == exits.TERMINATED
     assert list((tmp_path / "cache/harbor/.tmp").iterdir()) == []

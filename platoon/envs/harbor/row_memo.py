@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from platoon.envs.harbor.sources.places import make_directory
 from platoon.host.trees import remove_tree
 
 KEPT_VERSIONS = 3
+LIBRARIES = ("pydantic", "ruamel.yaml")
 CODE = ("envs/harbor", "images/dockerfile", "config/yaml.py", "config/text.py")
 
 
@@ -75,11 +78,12 @@ class RowMemo:
 
 
 def code_digest() -> str:
-    """64 hex over the code that makes rows: this package's version, the compiled core, and every module that has a part in it."""
+    """64 hex over the code that makes rows: versions of this package, the core and libraries, and each module that has a part."""
     root = Path(platoon.__file__).parent
     # Not what the core found of this machine: its cores decide how fast it hashes, not what.
     core = {key: value for key, value in build_info().items() if key == "version" or key.endswith("_rule")}
-    digest = hashlib.sha256(json.dumps([platoon.__version__, core], sort_keys=True).encode())
+    libraries = {name: version(name) for name in LIBRARIES}
+    digest = hashlib.sha256(json.dumps([platoon.__version__, core, libraries, sys.version_info[:3]], sort_keys=True).encode())
     for name in CODE:
         path = root / name
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):

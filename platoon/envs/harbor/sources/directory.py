@@ -60,7 +60,7 @@ class DirectoryTree:
                     pending.append(path)
 
     def own_name(self) -> str:
-        return self.root.absolute().name
+        return Path(os.path.normpath(self.root.absolute())).name
 
 
 @dataclass(frozen=True)
