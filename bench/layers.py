@@ -107,7 +107,7 @@ def cases(scale: float) -> list[Case]:
             "owners of a layer",
             f"{headers}, plain",
             lambda: manifest(empty),
-            (Peer("floor: reading it", floor("read", str(empty)), 3.0),),
+            (Peer("floor: reading it", floor("read", str(empty)), 3.0, small_limit=6.0),),
             PEAK_LIMIT_MB,
         ),
         Case(
