@@ -2,13 +2,14 @@
 
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
-from platoon.pipeline.sources import config_files, data_files
+from platoon.pipeline.sources import read_sources
 from platoon.report.figures import FIGURES
 
 try:
@@ -43,6 +44,12 @@ def config_path(unit):
         else RECIPE.runs[unit]
     )
     return str(Path(config["recipe"]).parent / entry.config)
+
+
+@cache
+def sources_of(unit):
+    """The files that a unit is made of: of its configuration, and of the data that names."""
+    return read_sources(config_path(unit))
 
 
 def parent_of(run):

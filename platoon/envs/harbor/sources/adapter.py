@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.addresses import is_address
 from platoon.config.text import hide_credentials, printable
 from platoon.envs.harbor.sources.adapter_options import CHECKOUT, OUTPUT, TEMPLATE, AdapterOptions
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
@@ -20,7 +21,6 @@ from platoon.envs.harbor.sources.git_store import open_store
 from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
 from platoon.envs.harbor.sources.reference import check_inner_path
-from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.run_command import CommandResult, run_blocking
 
