@@ -22,6 +22,8 @@ except ConfigError as error:
     ) from None
 
 UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
+# Each configuration is read once, however many rules and units ask for its files.
+sources = cache(read_sources)
 PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
 
 
@@ -44,12 +46,6 @@ def config_path(unit):
         else RECIPE.runs[unit]
     )
     return str(Path(config["recipe"]).parent / entry.config)
-
-
-@cache
-def sources_of(unit):
-    """The files that a unit is made of: of its configuration, and of the data that names."""
-    return read_sources(config_path(unit))
 
 
 def parent_of(run):
