@@ -15,7 +15,6 @@ from platoon.errors import Problem
 
 OUTPUT = "{output}"
 CHECKOUT = "{repo}"
-TEMPLATE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
