@@ -2,13 +2,14 @@
 
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
-from platoon.pipeline.sources import config_files, data_files
+from platoon.pipeline.sources import read_sources
 from platoon.report.figures import FIGURES
 
 try:
@@ -21,6 +22,8 @@ except ConfigError as error:
     ) from None
 
 UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
+# Each configuration is read once, however many rules and units ask for its files.
+sources = cache(read_sources)
 PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
 
 

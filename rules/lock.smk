@@ -5,7 +5,7 @@
 rule resolve:
     """Resolves a unit's configuration to canonical form."""
     input:
-        lambda wildcards: config_files(config_path(wildcards.unit)),
+        lambda wildcards: sources(config_path(wildcards.unit)).config,
     output:
         "<results>/{unit}/inputs/config.yaml",
     log:
@@ -24,7 +24,7 @@ rule resolve:
 rule lock:
     """Locks the datasets of a unit: contents into the site's cache, their digests into the lock."""
     input:
-        lambda wildcards: data_files(config_path(wildcards.unit)),
+        lambda wildcards: sources(config_path(wildcards.unit)).data,
         config="<results>/{unit}/inputs/config.yaml",
     output:
         "<results>/{unit}/inputs/datasets.lock.json",

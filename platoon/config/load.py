@@ -26,7 +26,7 @@ ModelType = TypeVar("ModelType", bound="BaseModel")
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """path: the file named. values: the merged tree without `extends`. files: every file read, in the order of their layers."""
+    """path: the file named. values: the merged tree without `extends`. files: those named, in order of reading."""
 
     path: Path
     layered: Layered
@@ -87,6 +87,14 @@ class LoadedConfig:
 
 def load(path: Path, overrides: Iterable[str] = ()) -> LoadedConfig:
     """Reads a file, what it extends, and overrides. Raises ConfigError with every problem of reading."""
+    loaded, problems = try_load(path, overrides)
+    if problems:
+        raise ConfigError(problems)
+    return loaded
+
+
+def try_load(path: Path, overrides: Iterable[str] = ()) -> tuple[LoadedConfig, list[Problem]]:
+    """What can be read, files at fault named among the others, and every problem of reading."""
     layered = Layered()
     files: list[Path] = []
     problems: list[Problem] = []
@@ -94,9 +102,7 @@ def load(path: Path, overrides: Iterable[str] = ()) -> LoadedConfig:
     for text in overrides:
         if (problem := layered.override(text)) is not None:
             problems.append(problem)
-    if problems:
-        raise ConfigError(problems)
-    return LoadedConfig(path, layered, tuple(files))
+    return LoadedConfig(path, layered, tuple(dict.fromkeys(files))), problems
 
 
 def load_model(model: type[ModelType], path: Path, overrides: Iterable[str] = ()) -> ModelType:
@@ -112,12 +118,12 @@ def _read_layers(path: Path, chain: tuple[str, ...], layered: Layered, files: li
     if len(files) >= EXTENDS_LIMIT:
         problems.append(Problem(f"more than {EXTENDS_LIMIT} files extend each other", key="extends", file=str(path)))
         return
+    files.append(path)
     try:
         value = read_yaml(path)
     except ConfigError as error:
         problems.extend(error.problems)
         return
-    files.append(path)
     if not isinstance(value, dict):
         kind = "nothing" if value is None else f"a {type(value).__name__}"
         problems.append(Problem(f"must hold a mapping of keys, holds {kind}", file=str(path)))

@@ -38,7 +38,6 @@ class ConfigModel(BaseModel):
         strict=True,
         allow_inf_nan=False,
         protected_namespaces=(),
-        use_attribute_docstrings=True,
     )
 
     def checks(self) -> Iterable[Problem]:

@@ -1,4 +1,4 @@
-"""Trees of files that somebody else filled: removed whole whatever their modes, copied without following links."""
+"""Trees of files that somebody else filled: asked what is in them, removed whole, copied without following links."""
 
 from __future__ import annotations
 
@@ -9,8 +9,37 @@ import stat
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 REMOVAL_TIMEOUT_S = 600.0
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file is at a path, behind links too; not where that cannot be told."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def has_entries(path: Path) -> bool:
+    """Whether a path is a directory that holds something; not where that cannot be told."""
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+def kind_below(root: Path, path: Path) -> Literal["file", "directory", "outside"] | None:
+    """What a path leads to: `outside` for a place not below `root`, a real path; None for nothing and for a special file."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return None
+    if not Path(os.path.realpath(path)).is_relative_to(root):
+        return "outside"
+    return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else None
 
 
 def remove_tree(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,19 @@ def say_warnings(say: Callable[[str], None], label: str, fetched: Fetched) -> No
 
 def recorded_datasets(datasets: Mapping[str, Any], site: Site) -> dict[str, Recorded]:
     """What the entries of a `datasets.lock.json` resolved to, by environment; more of it where the cache has their locks."""
-    cache = HarborCache(site.harbor_cache)
-    found: dict[str, Recorded] = {}
+    return {
+        entry["environment"]: Recorded(entry["resolved"]) if lock is None else Recorded(lock.resolved, lock.source)
+        for entry, lock in entry_locks(datasets, HarborCache(site.harbor_cache))
+    }
+
+
+def entry_locks(datasets: Mapping[str, Any], cache: HarborCache) -> Iterator[tuple[Mapping[str, Any], HarborLock | None]]:
+    """Each locked entry of a `datasets.lock.json` with its lock, None where the cache does not have that."""
     for entry in datasets["harbor"]:
-        if "lock_digest" not in entry:
-            continue
-        try:
-            lock = HarborLock.read(cache.lock_by_digest(entry["lock_digest"]))
-        except ConfigError:
-            found[entry["environment"]] = Recorded(entry["resolved"])
-        else:
-            found[entry["environment"]] = Recorded(lock.resolved, lock.source)
-    return found
+        if "lock_digest" in entry:
+            try:
+                lock = HarborLock.read(cache.lock_by_digest(entry["lock_digest"]))
+            except ConfigError:
+                yield entry, None
+            else:
+                yield entry, lock

@@ -16,7 +16,6 @@ from platoon.artifacts.store import Store
 from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.fetch import Fetched
-from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
 from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
@@ -24,7 +23,7 @@ from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.harness.spec import load_spec
 from platoon.host.console import Console
-from platoon.pipeline.datasets import fetch_tools, locked_dataset, recorded_datasets, say_warnings
+from platoon.pipeline.datasets import entry_locks, fetch_tools, locked_dataset, recorded_datasets, say_warnings
 from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import is_spec, written_paths
@@ -131,16 +130,9 @@ def _missing(datasets: Mapping[str, Any], site: Site) -> bool:
     cache = HarborCache(site.harbor_cache)
     if not all(chat_path(site, entry["digest"]).is_file() for entry in datasets["chat"]):
         return True
-    for entry in datasets["harbor"]:
-        if "lock_digest" not in entry:
-            continue
-        try:
-            lock = HarborLock.read(cache.lock_by_digest(entry["lock_digest"]))
-        except ConfigError:
-            return True
-        if any(cache_problems((row.digest for row in lock.tasks), cache)):
-            return True
-    return False
+    return any(
+        lock is None or any(cache_problems((row.digest for row in lock.tasks), cache)) for _, lock in entry_locks(datasets, cache)
+    )
 
 
 def entry_summary(fetched: Fetched, splits: Splits, label: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from platoon.config.meanings import meanings
 from platoon.config.model import ConfigModel
 from platoon.envs.harbor.options import HarborOptions
 from platoon.eval.config_defs import EvaluationConfig
@@ -64,7 +65,14 @@ def write(root: Path) -> list[str]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """A key that takes its default alone is judged by a function; the schema says nothing of it."""
+    """With the meaning of each key. A key that takes its default alone is judged by a function; the schema says nothing of it."""
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        value = super().model_schema(schema)
+        for name, text in meanings(schema["cls"]).items():
+            if (key := schema["cls"].model_fields[name].alias or name) in value["properties"]:
+                value["properties"][key]["description"] = text
+        return value
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
         return {}
@@ -86,12 +94,13 @@ def _page() -> str:
 
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    texts = meanings(model)
     for name, field in model.model_fields.items():
         if field.exclude:
             continue
         key = f"{prefix}{field.alias or name}"
         inner, suffix = _inner_model(field.annotation)
-        meaning = _cell(field.description or "")
+        meaning = _cell(texts.get(name, ""))
         if inner is None:
             yield key, _cell(_type(field.annotation)), _default(field), meaning
         else:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import publish_json
+from platoon.config.addresses import is_address
 from platoon.config.load import LoadedConfig, load
 from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.early import raw_harbor_options, service_problems, split_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of

@@ -10,49 +10,38 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from platoon.config.load import load
-from platoon.config.yaml import read_yaml
-from platoon.envs.harbor.sources.urls import is_address
-from platoon.errors import ConfigError
+from platoon.config.addresses import is_address
+from platoon.config.load import LoadedConfig, try_load
 
 HARBOR = "harbor"
 HARBOR_PATHS = ("dataset", "dataset_dir", "task_dirs", "tasks", "splits", "registry", "overlays", "lock")
 REGISTRY_LIMIT_BYTES = 64 * 1024 * 1024
 ADAPTER_REPO = ("adapter", "repo")
-EXTENDS_LIMIT = 100
 
 
-def config_files(config: str | Path) -> list[str]:
-    """A configuration and what it extends, in order of reading; only files that are there."""
-    found: list[str] = []
-    pending = [Path(config)]
-    while pending and len(found) < EXTENDS_LIMIT:
-        path = pending.pop()
-        if str(path) in found or not path.is_file():
-            continue
-        found.append(str(path))
-        try:
-            value = read_yaml(path)
-        except ConfigError:
-            continue
-        bases = value.get("extends") if isinstance(value, dict) else None
-        names = [bases] if isinstance(bases, str) else bases if isinstance(bases, list) else []
-        pending += [path.parent / Path(name).expanduser() for name in names if isinstance(name, str) and "\0" not in name]
-    return found
+@dataclass(frozen=True)
+class Sources:
+    """config: the configuration and what it extends, in order of reading. data: every file of the data it names, sorted."""
+
+    config: tuple[str, ...]
+    data: tuple[str, ...]
 
 
-def data_files(config: str | Path) -> list[str]:
-    """Every file of the data a configuration names: datasets, allowlists, conversations; sorted, hidden ones left out.
+def read_sources(config: str | Path) -> Sources:
+    """The files that a configuration is made of; only those that are there."""
+    loaded, _ = try_load(Path(config))
+    return Sources(tuple(str(path) for path in loaded.files if path.is_file()), tuple(_data_files(loaded)))
+
+
+def _data_files(loaded: LoadedConfig) -> list[str]:
+    """Datasets, allowlists, conversations; hidden files left out.
 
     Not the repository of an adapter, which is read at a commit, nor a lock that is written.
     """
-    try:
-        loaded = load(Path(config))
-    except ConfigError:
-        return []
     found: set[str] = set()
     for keys, text in written_paths(loaded.values):
         if is_address(text) or "\0" in text or keys[-2:] == ADAPTER_REPO or is_written(keys, loaded.values):

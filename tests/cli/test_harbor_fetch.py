@@ -17,7 +17,7 @@ import yaml
 
 from platoon import exits
 from platoon.cli.main import main
-from platoon.pipeline.sources import data_files
+from platoon.pipeline.sources import read_sources
 from tests.envs.harbor.fakes.repositories import Repository
 
 pytestmark = pytest.mark.process
@@ -230,7 +230,7 @@ def test_the_workflow_reads_what_an_entry_is_made_of(tmp_path: Path) -> None:
         {"adapter": {"repo": "repo", "commit": "a" * 40, "command": ["x"]}},
         {"dataset": "git+https://host/r@main#x"},
     )
-    found = [os.path.relpath(path, tmp_path) for path in data_files(tmp_path / config)]
+    found = [os.path.relpath(path, tmp_path) for path in read_sources(tmp_path / config).data]
     assert found == [
         "data/a/task.toml",
         "given.lock.json",

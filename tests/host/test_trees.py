@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from platoon.host.trees import copy_file, copy_tree, remove_tree
+from platoon.host.trees import copy_file, copy_tree, has_entries, is_file, kind_below, remove_tree
 
 pytestmark = pytest.mark.unit
 
@@ -71,3 +71,17 @@ def test_copies_replace_links_and_do_not_write_through_them(tmp_path: Path):
     (target / "directory").symlink_to(victim)
     copy_tree(source, target, links=False)
     assert list(victim.iterdir()) == [] and (target / "directory" / "inner").read_text() == "new"
+
+
+def test_what_is_at_a_place(tmp_path: Path):
+    root = tmp_path / "root"
+    (root / "full" / "empty").mkdir(parents=True)
+    (root / "file").write_text("")
+    (root / "out").symlink_to(tmp_path)
+    (root / "in").symlink_to("full")
+    os.mkfifo(root / "fifo")
+    names = ("file", "full", "in", "out", "out/root/file", "fifo", "gone", "file/x", "nul\0")
+    kinds = [kind_below(root, root / name) for name in names]
+    assert kinds == ["file", "directory", "directory", "outside", "file", None, None, None, None]
+    assert [name for name in names if is_file(root / name)] == ["file", "out/root/file"]
+    assert [has_entries(root / name) for name in ("full", "full/empty", "in", "file", "gone")] == [True, False, True, False, False]

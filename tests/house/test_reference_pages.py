@@ -14,6 +14,7 @@ from pydantic import BaseModel
 import platoon
 from platoon import exits
 from platoon.cli.main import COMMANDS
+from platoon.config.meanings import meanings
 from platoon.pipeline.reference import MODELS
 from platoon.train.trainer.sft import SftOptions
 
@@ -57,10 +58,11 @@ def test_public_names(checkout: Path) -> None:
 
 def sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str | None]]:
     """Every key below a model, those of alternatives too, with its meaning."""
+    texts = meanings(model)
     for name, field in model.model_fields.items():
         if not field.exclude:
             key = f"{prefix}{field.alias or name}"
-            yield key, field.description
+            yield key, texts.get(name)
             for inner in models_in(field.annotation):
                 yield from sections(inner, f"{key}.")
 

@@ -14,7 +14,7 @@ from platoon import exits
 from platoon.cli.main import main
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
-from platoon.pipeline.sources import config_files, data_files
+from platoon.pipeline.sources import Sources, read_sources
 
 pytestmark = pytest.mark.unit
 
@@ -348,15 +348,17 @@ def test_hostile_names_of_files_are_told_on_one_line(make_recipe: MakeRecipe, ru
 def test_files_the_workflow_watches(make_recipe: MakeRecipe) -> None:
     root = make_recipe()
     rl = str(root / "configs/rl.yaml")
-    assert config_files(rl) == [rl, str(root / "configs/base.yaml")]
-    found = data_files(rl)
+    assert read_sources(rl).config == (rl, str(root / "configs/base.yaml"))
+    found = read_sources(rl).data
     assert len(found) == 24
     assert str(root / "data/tasks/t0/tests/test.sh") in found
-    assert data_files(root / "configs/sft.yaml") == [str(root / "data/chat.jsonl")]
+    assert read_sources(root / "configs/sft.yaml").data == (str(root / "data/chat.jsonl"),)
     (root / "configs/rl.yaml").write_text("extends: [gone.yaml, rl.yaml]\nenvironments: 3\n")
-    assert config_files(rl) == [rl]
-    assert data_files(rl) == []
-    assert config_files(root / "gone.yaml") == []
+    assert read_sources(rl) == Sources((rl,), ())
+    (root / "configs/base.yaml").write_text("{")
+    (root / "configs/rl.yaml").write_text("extends: [base.yaml, base.yaml]\n")
+    assert read_sources(rl) == Sources((rl, str(root / "configs/base.yaml")), ()), "one at fault is watched: it will be mended"
+    assert read_sources(root / "gone.yaml") == Sources((), ())
 
 
 def test_commands_tell_how_they_are_used() -> None:
@@ -424,4 +426,4 @@ def test_the_spec_of_a_harness_lies_beside_the_file_that_names_it(
     shutil.copytree(Path(platoon.harness.__file__).parent / "builtin/platoon_bash", root / "configs/h")
     edit(root / "configs/rl.yaml", "harness: platoon-bash", "harness: h/harness.toml")
     assert run("config", "validate", root / "configs/rl.yaml")[0] == exits.DONE
-    assert str(root / "configs/h/harness.toml") in data_files(root / "configs/rl.yaml")
+    assert str(root / "configs/h/harness.toml") in read_sources(root / "configs/rl.yaml").data

@@ -19,7 +19,7 @@ from platoon.errors import ConfigError, IdentityError, NotPreparedError
 from platoon.host.console import Console
 from platoon.pipeline.entries import entry_tasks
 from platoon.pipeline.inputs import build_inputs, read_inputs
-from platoon.pipeline.sources import data_files
+from platoon.pipeline.sources import read_sources
 from platoon.site import Site
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.launch import TrainRequest, _identity, train
@@ -116,7 +116,7 @@ def test_inputs_name_what_a_harness_spec_said_when_they_were_made(
     assert locked["environment"] == "tasks" and locked["digest"].startswith("sha256:")
     assert read_inputs(tmp_path / "inputs", site, root / "configs").digests == made.digests
     # The workflow asks for the lock again when one of these changed.
-    assert {str(own_spec), str(own_spec.parent / "platoon_bash.py")} <= set(data_files(config))
+    assert {str(own_spec), str(own_spec.parent / "platoon_bash.py")} <= set(read_sources(config).data)
     own_spec.write_text(own_spec.read_text().replace("python3", "python3.11"))
     with pytest.raises(NotPreparedError, match=r"environment tasks: its harness spec says something else .*platoon prepare"):
         read_inputs(tmp_path / "inputs", site, root / "configs")

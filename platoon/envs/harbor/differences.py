@@ -7,21 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from platoon.config.text import printable, show
-from platoon.envs.harbor.lock import HarborLock
+from platoon.envs.harbor.lock import HEAD_KEYS, HarborLock
 
-HEAD = (
-    "dataset",
-    "resolved",
-    "source",
-    "fetched_with",
-    "hash_rule",
-    "build_key_rule",
-    "compose_rule",
-    "overlay",
-    "inputs",
-    "selection",
-    "modes",
-)
 NOTHING = "nothing"
 
 
@@ -50,7 +37,7 @@ def first_difference(locked: HarborLock, now: HarborLock) -> LockDifference | No
             return LockDifference(name, "", *("a row" if name in rows else NOTHING for rows in (old, new)))
         if (found := _first(old[name].to_dict(), new[name].to_dict())) is not None:
             return LockDifference(name, *found)
-    for key in HEAD:
+    for key in HEAD_KEYS:
         if (found := _first({key: getattr(locked, key)}, {key: getattr(now, key)})) is not None:
             return LockDifference(None, *found)
     found = _first({"plans": locked.plans}, {"plans": now.plans})

@@ -10,9 +10,6 @@ bounded before anything is read.
 
 from __future__ import annotations
 
-import os
-import re
-import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +22,7 @@ from platoon.config.problems import from_validation_error
 from platoon.config.text import printable
 from platoon.envs.harbor.task_toml import AgentTable, Artifact, EnvironmentTable, TaskToml, VerifierTable
 from platoon.errors import PlatoonError
+from platoon.host.trees import has_entries, is_file
 
 HASHED_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
 HASHED_DIRECTORIES = ("environment", "tests", "solution", "steps")
@@ -37,8 +35,6 @@ TOML_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
 
 ImageSource = Literal["docker_image", "dockerfile", "compose", "none"]
-
-_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 
 
 class TaskRefused(PlatoonError):
@@ -75,8 +71,8 @@ class HarborTask:
         if self.image_source == "docker_image":
             # As Harbor has it: a Dockerfile or a compose file says what becomes of the other files.
             definitions = (DOCKERFILE, COMPOSE_FILE)
-            return _has_entries(self.directory / "environment") and not any(_is_file(self.directory / name) for name in definitions)
-        return self.image_source == "none" and _has_entries(self.directory / "environment")
+            return has_entries(self.directory / "environment") and not any(is_file(self.directory / name) for name in definitions)
+        return self.image_source == "none" and has_entries(self.directory / "environment")
 
 
 def read_task(directory: Path) -> HarborTask:
@@ -89,7 +85,7 @@ def read_task(directory: Path) -> HarborTask:
         raise TaskRefused("task_config", f"task.toml: environment.os: only linux is run, got {printable(toml.environment.os)}")
     if (directory / "tests/docker-compose.yaml").exists():
         raise TaskRefused("task_config", "tests/docker-compose.yaml: a verifier of several containers is not run")
-    if not _bundles_tests(directory, toml) and not _is_file(directory / "tests/test.sh"):
+    if not _bundles_tests(directory, toml) and not is_file(directory / "tests/test.sh"):
         raise TaskRefused("task_config", "tests/test.sh: a task needs tests, and this file is missing")
     return HarborTask(
         directory=directory,
@@ -102,7 +98,7 @@ def read_task(directory: Path) -> HarborTask:
         solution_env=toml.solution.env,
         artifacts=tuple(toml.artifacts),
         image_source=image_source,
-        has_solution=_is_file(directory / "solution/solve.sh"),
+        has_solution=is_file(directory / "solution/solve.sh"),
     )
 
 
@@ -132,7 +128,7 @@ def read_instruction(directory: Path) -> str:
 
 def read_dockerfile(directory: Path, name: str = DOCKERFILE) -> str | None:
     """The text of a Dockerfile of a task, None where there is none. Raises TaskRefused (`image`) for one that cannot be read."""
-    if not _is_file(directory / name):
+    if not is_file(directory / name):
         return None
     try:
         return _read(directory, name, TOML_LIMIT_BYTES)
@@ -152,25 +148,6 @@ def cut_canary(text: str) -> str:
     return "".join(lines[count:])
 
 
-def resolve_env(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """A table of environment variables with whole-value templates `${NAME}` and `${NAME:-default}` taken from the host.
-
-    Raises KeyError with the variable's name when one is unset and has no default. Text around a template keeps it literal.
-    """
-    resolved = {}
-    for name, value in env.items():
-        template = _TEMPLATE.fullmatch(value)
-        if template is None:
-            resolved[name] = value
-        elif template[1] in host:
-            resolved[name] = host[template[1]]
-        elif template[2] is not None:
-            resolved[name] = template[2]
-        else:
-            raise KeyError(template[1])
-    return resolved
-
-
 def _is_canary(line: str) -> bool:
     return "canary" in line and (line.startswith("#") or (line.startswith("<!--") and line.endswith("-->")))
 
@@ -178,35 +155,20 @@ def _is_canary(line: str) -> bool:
 def _image_source(directory: Path, environment: EnvironmentTable) -> ImageSource:
     if environment.docker_image is not None:
         return "docker_image"
-    if _is_file(directory / DOCKERFILE):
+    if is_file(directory / DOCKERFILE):
         return "dockerfile"
-    return "compose" if _is_file(directory / COMPOSE_FILE) else "none"
+    return "compose" if is_file(directory / COMPOSE_FILE) else "none"
 
 
 def _bundles_tests(directory: Path, toml: TaskToml) -> bool:
     verifier = toml.verifier
     own_image = verifier.environment is not None and verifier.environment.docker_image is not None
-    return verifier.separate and (own_image or _is_file(directory / "tests/Dockerfile"))
-
-
-def _has_entries(path: Path) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            return any(True for _ in entries)
-    except OSError:
-        return False
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return verifier.separate and (own_image or is_file(directory / "tests/Dockerfile"))
 
 
 def _read(directory: Path, name: str, limit_bytes: int) -> str:
     path = directory / name
-    if not _is_file(path):
+    if not is_file(path):
         raise TaskRefused("task_config", f"{name}: is missing, or no file")
     try:
         with path.open("rb") as file:

@@ -16,8 +16,9 @@ from typing import Any
 
 from platoon.core.outcome import Outcome
 from platoon.envs.harbor import verifier_scripts as scripts
-from platoon.envs.harbor.format import HarborTask, resolve_env
+from platoon.envs.harbor.format import HarborTask
 from platoon.envs.harbor.rewards import RewardContract, judge, zero
+from platoon.envs.harbor.templates import resolve_env
 from platoon.sandbox.base import ExecResult, Sandbox
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,8 @@ VERSION = 1
 BUILD_KEY_RULE = "platoon-buildkey-v1"
 COMPOSE_RULE = "platoon-compose-v1"
 
-_HEAD_KEYS = (
+# In the order of the file; plans and tasks follow.
+HEAD_KEYS = (
     "version",
     "dataset",
     "resolved",
@@ -39,8 +40,6 @@ _HEAD_KEYS = (
     "selection",
     "modes",
 )
-
-
 _OPTIONAL = frozenset({"origin", "upstream_digest", "verifier_image", "compose", "overlays", "input_files"})
 _KNOWN = ("index", "flags", "image", "verifier_image", "compose", "refused", "input_files", "upstream_digest", "origin")
 # What a lock of 0.4 has no word for.
@@ -160,7 +159,7 @@ class HarborLock:
 
     @cached_property
     def _data(self) -> bytes:
-        head = {key: _sorted(getattr(self, key)) for key in _HEAD_KEYS if not (self.is_legacy and key in _SINCE_05)}
+        head = {key: _sorted(getattr(self, key)) for key in HEAD_KEYS if not (self.is_legacy and key in _SINCE_05)}
         lines = [f" {_compact(key)}: {_compact(value)}," for key, value in head.items()]
         plans = [f"  {_compact(key)}: {_compact(_sorted(self.plans[key]))}" for key in sorted(self.plans)]
         lines.append(' "plans": {' + ("\n" + ",\n".join(plans) + "\n }," if plans else "},"))
@@ -192,7 +191,7 @@ class HarborLock:
                 if value.get(key) != wanted:
                     rule = f"must be {wanted}, got {str(value.get(key))[:80]}"
                     raise ConfigError(Problem(rule, key=key, file=shown_as, advice="fetch the dataset again"))
-            head = {key: value[key] for key in _HEAD_KEYS if not (is_legacy and key in _SINCE_05)}
+            head = {key: value[key] for key in HEAD_KEYS if not (is_legacy and key in _SINCE_05)}
             if is_legacy:
                 head |= {"source": {}, "compose_rule": None}
             plans = {} if is_legacy else value["plans"]

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from platoon.config.addresses import WEB_SCHEMES, check_address, is_address
 from platoon.config.model import ConfigModel, Options, PositiveFloat, problems_error
 from platoon.config.problems import from_validation_error
 from platoon.envs.harbor.rewards import DEFAULT_PRIMARY, RewardContract, parse_contract
 from platoon.envs.harbor.sources.adapter_options import AdapterOptions
 from platoon.envs.harbor.sources.reference import RegistryReference, parse_reference
-from platoon.envs.harbor.sources.urls import WEB_SCHEMES, check_address, is_address
 from platoon.errors import ConfigError, Problem
 
 DATASET_ADVICE = "name a directory, hf://, harbor:// or git+<url>, or give an adapter"

@@ -19,8 +19,9 @@ from platoon.core.outcome import Outcome
 from platoon.core.protocols import ForkMode, SessionNeeds
 from platoon.core.task import Task
 from platoon.core.tools import ToolResult, ToolSpec
-from platoon.envs.harbor.format import HarborTask, resolve_env
+from platoon.envs.harbor.format import HarborTask
 from platoon.envs.harbor.grading import GradingSettings, grade_shared
+from platoon.envs.harbor.templates import resolve_env
 from platoon.envs.sandbox_tools import TOOL_NAMES, TOOLS, call_sandbox_tool
 from platoon.errors import EnvSetupError
 from platoon.sandbox.base import ExecResult, Sandbox, SandboxProvider, SandboxSpec

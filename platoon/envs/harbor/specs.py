@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from platoon.core.protocols import Mount, SessionNeeds
-from platoon.envs.harbor.format import HarborTask, resolve_env
+from platoon.envs.harbor.format import HarborTask
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.templates import resolve_env
 from platoon.errors import EnvNotPrepared, EnvSetupError
 from platoon.images.plan import NO_IMAGE
 from platoon.sandbox import network_none_refusal

@@ -6,12 +6,12 @@ Links are followed where they lead to a file of the root; one that leaves it, an
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from platoon.artifacts.digests import DataError, hex_of, tree_files
+from platoon.host.trees import kind_below
 from platoon.images.dockerfile.errors import DockerfileError
 
 FILE_LIMIT = 200_000
@@ -38,14 +38,10 @@ class Context:
 
     def kind(self, path: str) -> str | None:
         """`file`, `directory`, or None for what is not there. Raises DockerfileError for a link that leaves the root."""
-        place = self.directory / path
-        try:
-            mode = place.stat().st_mode
-        except (OSError, ValueError):
-            return None
-        if not Path(os.path.realpath(place)).is_relative_to(self.root):
+        kind = kind_below(self.root, self.directory / path)
+        if kind == "outside":
             raise DockerfileError(f"{path} is a link out of the task", file=str(self.directory.name))
-        return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else None
+        return kind
 
     def below(self, path: str) -> tuple[str, ...]:
         """The files a source takes: itself, or everything below a directory."""

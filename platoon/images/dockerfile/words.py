@@ -14,6 +14,8 @@ _SPACES = " \t\n\v\f\r"
 
 # Name to whether it is set, and its value: None where no plan can know it.
 Lookup = Callable[[str], "tuple[bool, str | None]"]
+# Where a `$` stands to what it begins there, None where no plan can know it, and where the word goes on.
+VariableAt = Callable[[int], "tuple[str | None, int]"]
 
 
 class BadWordError(ValueError):
@@ -49,24 +51,13 @@ def split_words(text: str, escape: str) -> Iterator[str]:
 
 def unquote(word: str, escape: str) -> str:
     """A word without its quotes and escapes; variables stay as written. Raises BadWordError for an open quote."""
-    out: list[str] = []
-    quote = ""
-    position = 0
-    while position < len(word):
-        character = word[position]
-        if character == escape and quote != "'":
-            following = word[position + 1 : position + 2]
-            out.append((escape if quote == '"' and following not in ('"', "$", escape) else "") + following)
-            position += 2
-            continue
-        if character == quote or (not quote and character in "'\""):
-            quote = "" if character == quote else character
-        else:
-            out.append(character)
-        position += 1
-    if quote:
-        raise BadWordError(f"an open quote in {word[:60]}")
-    return "".join(out)
+    return "".join(text or "" for text, _ in _pieces(word, escape, lambda position: ("$", position + 1)))
+
+
+def expand(word: str, escape: str, lookup: Lookup) -> str | None:
+    """A word with quotes removed and variables replaced; None when one of them is unknown. Raises BadWordError."""
+    out = [text for text, _ in _pieces(word, escape, lambda position: _variable(word, position, escape, lookup))]
+    return None if None in out else "".join(text or "" for text in out)
 
 
 def deferred_text(word: str, escape: str) -> str:
@@ -76,15 +67,15 @@ def deferred_text(word: str, escape: str) -> str:
     Raises BadWordError for an open quote or brace.
     """
     out = ""
-    for text, kind in _deferred_pieces(word, escape):
-        if kind != "text":
-            out += BACKSLASH * (len(out) - len(out.rstrip(BACKSLASH))) + (BACKSLASH if kind == "dollar" else "")
-        out += text
+    for text, is_variable in _pieces(word, escape, lambda position: _deferred_variable(word, position, escape)):
+        if is_variable or text == "$":
+            out += BACKSLASH * (len(out) - len(out.rstrip(BACKSLASH))) + ("" if is_variable else BACKSLASH)
+        out += text or ""
     return out
 
 
-def _deferred_pieces(word: str, escape: str) -> Iterator[tuple[str, str]]:
-    """Pieces that are `text`, a literal `dollar`, or a `variable` as a session reads it."""
+def _pieces(word: str, escape: str, variable: VariableAt) -> Iterator[tuple[str | None, bool]]:
+    """Pieces of a word without quotes and escapes, and whether `variable` gave them. Raises BadWordError for an open quote."""
     quote = ""
     position = 0
     while position < len(word):
@@ -92,29 +83,31 @@ def _deferred_pieces(word: str, escape: str) -> Iterator[tuple[str, str]]:
         if character == escape and quote != "'":
             following = word[position + 1 : position + 2]
             if quote == '"' and following not in ('"', "$", escape):
-                yield escape, "text"
-            yield following, "dollar" if following == "$" else "text"
+                yield escape, False
+            yield following, False
             position += 2
         elif character == quote or (not quote and character in "'\""):
             quote = "" if character == quote else character
             position += 1
-        elif character != "$":
-            yield character, "text"
-            position += 1
-        elif quote == "'":
-            yield "$", "dollar"
-            position += 1
+        elif character == "$" and quote != "'":
+            text, position = variable(position)
+            yield text, True
         else:
-            end = _variable_end(word, position, escape)
-            text = word[position:end]
-            if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
-                raise BadWordError(f"{text[:40]} is expanded by the build")
-            ended = word[end : end + 1]
-            plain = not text.startswith("${") and len(text) > 1
-            yield (f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text), "variable"
-            position = end
+            yield character, False
+            position += 1
     if quote:
         raise BadWordError(f"an open quote in {word[:60]}")
+
+
+def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]:
+    """A variable as a session reads it, and where the word goes on."""
+    end = _variable_end(word, position, escape)
+    text = word[position:end]
+    if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
+        raise BadWordError(f"{text[:40]} is expanded by the build")
+    ended = word[end : end + 1]
+    plain = not text.startswith("${") and len(text) > 1
+    return f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text, end
 
 
 def _variable_end(word: str, position: int, escape: str) -> int:
@@ -147,35 +140,6 @@ def expand_deferred(value: str, variables: dict[str, str]) -> str:
         text, position = _variable(value, after, BACKSLASH, lambda name: (name in variables, variables.get(name, "")))
         out.append(text or "")
     return "".join(out)
-
-
-def expand(word: str, escape: str, lookup: Lookup) -> str | None:
-    """A word with quotes removed and variables replaced; None when one of them is unknown. Raises BadWordError."""
-    out: list[str | None] = []
-    quote = ""
-    position = 0
-    while position < len(word):
-        character = word[position]
-        if character == escape and quote != "'":
-            following = word[position + 1 : position + 2]
-            keep = quote == '"' and following not in ('"', "$", escape)
-            out.append((escape if keep else "") + following)
-            position += 2
-        elif character == quote:
-            quote = ""
-            position += 1
-        elif not quote and character in "'\"":
-            quote = character
-            position += 1
-        elif character == "$" and quote != "'":
-            text, position = _variable(word, position, escape, lookup)
-            out.append(text)
-        else:
-            out.append(character)
-            position += 1
-    if quote:
-        raise BadWordError(f"an open quote in {word[:60]}")
-    return None if any(part is None for part in out) else "".join(part or "" for part in out)
 
 
 def _variable(text: str, position: int, escape: str, lookup: Lookup) -> tuple[str | None, int]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from platoon.envs.harbor.format import TaskRefused, cut_canary, read_task, resolve_env
+from platoon.envs.harbor.format import TaskRefused, cut_canary, read_task
+from platoon.envs.harbor.templates import resolve_env
 
 pytestmark = pytest.mark.unit
 

@@ -25,6 +25,7 @@ from platoon.envs.harbor.compose.variables import TaskVariables, harbor_variable
 from platoon.envs.harbor.format import COMPOSE_FILE, UNREAD_COMPOSE_FILES, TaskRefused
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.task_toml import EnvironmentTable
+from platoon.host.trees import has_entries
 from platoon.images.dockerfile import ImagePlan
 
 Kind = Literal["single", "trivial", "main_only", "sidecars"]
@@ -194,7 +195,7 @@ def _image(main: Draft, reading: Reading, *, composed: bool) -> tuple[dict[str, 
     """The row's `image`. composed: the task has a compose file, beside which nothing is uploaded. Raises TaskRefused (`image`)."""
     prebuilt = reading.environment.docker_image
     built = reading.files.kind(DOCKERFILE) == "file"
-    uploads = not composed and not built and _has_entries(reading.files.directory / BASE)
+    uploads = not composed and not built and has_entries(reading.files.directory / BASE)
     if prebuilt is not None:
         return {"kind": "prebuilt", "ref": prebuilt, "upload_environment": uploads}, None
     if main.build is None and not built:
@@ -254,11 +255,3 @@ def _walk(directory: Path, roots: Sequence[str]) -> list[str]:
             relative = Path(place).relative_to(directory).as_posix()
             found += [f"{relative}/{name}" for name in sorted(names) if (Path(place) / name).is_file()]
     return found
-
-
-def _has_entries(path: Path) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            return any(True for _ in entries)
-    except OSError:
-        return False

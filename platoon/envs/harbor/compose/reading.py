@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from platoon.envs.harbor.compose.subset import ADVICE, SUBSET, Role, is_empty
 from platoon.envs.harbor.compose.text import ContextPart, Text
 from platoon.envs.harbor.compose.variables import TaskVariables
 from platoon.envs.harbor.task_toml import EnvironmentTable
+from platoon.host.trees import kind_below
 
 BASE = "environment"
 REMOTE_CONTEXTS = ("http://", "https://", "git://", "ssh://", "git@", "github.com/")
@@ -69,17 +69,12 @@ class TaskFiles:
     def kind(self, path: str) -> str | None:
         """`file`, `directory` or None. Raises ComposeError for a link that leaves the task and for a link to a directory."""
         place = self.directory / path
-        try:
-            mode = place.stat().st_mode
-        except (OSError, ValueError):
-            return None
-        if not Path(os.path.realpath(place)).is_relative_to(self._real):
+        kind = kind_below(self._real, place)
+        if kind == "outside":
             raise ComposeError(f"{path} is a link out of the task")
-        if stat.S_ISDIR(mode):
-            if Path(os.path.realpath(place)) != self._real / path and path not in (".", ""):
-                raise ComposeError(f"{path} is reached through a link to a directory")
-            return "directory"
-        return "file" if stat.S_ISREG(mode) else None
+        if kind == "directory" and Path(os.path.realpath(place)) != self._real / path and path not in (".", ""):
+            raise ComposeError(f"{path} is reached through a link to a directory")
+        return kind
 
     def read(self, path: str, limit_bytes: int) -> str:
         """The text of a file. Raises ComposeError naming it."""

@@ -14,12 +14,12 @@ from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.interpolate import Host
 from platoon.envs.harbor.compose.text import ContextPart, ImagePart, LogsPart, Text
 from platoon.envs.harbor.task_toml import EnvironmentTable
+from platoon.envs.harbor.templates import template_of
 
 LOG_DIRECTORIES = {"verifier": "/logs/verifier", "agent": "/logs/agent", "artifacts": "/logs/artifacts"}
 _LOG_NAMES = {"verifier": "VERIFIER_LOGS", "agent": "AGENT_LOGS", "artifacts": "ARTIFACTS"}
 # Compose sets these itself, from what a session alone knows.
 _OF_COMPOSE = re.compile(r"COMPOSE_[A-Z_]+")
-TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class TaskVariables:
         if name in self.harbor:
             return self.harbor[name]
         if name in self.task:
-            template = TEMPLATE.fullmatch(self.task[name])
-            return self.task[name] if template is None else Host(template[1], always=True, default=template[2])
+            template = template_of(self.task[name])
+            return self.task[name] if template is None else Host(template.name, always=True, default=template.default)
         if name in self.listed:
             return Host(name)
         if name in self.env_file:

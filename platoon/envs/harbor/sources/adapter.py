@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.addresses import is_address
 from platoon.config.text import hide_credentials, printable
-from platoon.envs.harbor.sources.adapter_options import CHECKOUT, OUTPUT, TEMPLATE, AdapterOptions
+from platoon.envs.harbor.sources.adapter_options import CHECKOUT, OUTPUT, AdapterOptions
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
 from platoon.envs.harbor.sources.git_store import open_store
 from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
 from platoon.envs.harbor.sources.reference import check_inner_path
-from platoon.envs.harbor.sources.urls import is_address
+from platoon.envs.harbor.templates import resolve_value, template_of
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.run_command import CommandResult, run_blocking
 
@@ -92,15 +93,11 @@ def adapter_environment(wanted: Mapping[str, str], host: Mapping[str, str]) -> d
     kept = {key: value for key, value in host.items() if key in _KEPT or key.startswith(_KEPT_PREFIXES) or key.lower() in _PROXIES}
     problems = []
     for name, value in wanted.items():
-        template = TEMPLATE.fullmatch(value)
-        if template is None:
-            kept[name] = value
-        elif template[1] in host:
-            kept[name] = host[template[1]]
-        elif template[2] is not None:
-            kept[name] = template[2]
-        else:
-            problems.append(Problem(f"the variable {template[1]} is not set here", key=f"adapter.env.{name}"))
+        try:
+            kept[name] = resolve_value(value, host)
+        except KeyError as error:
+            rule = f"the variable {printable(str(error.args[0]))} is not set here"
+            problems.append(Problem(rule, key=f"adapter.env.{name}"))
     if problems:
         raise ConfigError(problems)
     return kept
@@ -146,6 +143,6 @@ def _said(result: CommandResult, environment: Mapping[str, str], options: Adapte
     text = hide_credentials((result.stderr or result.stdout).decode("utf-8", "replace"))
     # Values that came from the host are nobody's to read in a log.
     for name, value in options.env.items():
-        if TEMPLATE.fullmatch(value) and len(environment[name]) > 3:
+        if template_of(value) is not None and len(environment[name]) > 3:
             text = text.replace(environment[name], "***")
     return "\n".join(printable(line) for line in text.splitlines()[-SHOWN_LINES:])

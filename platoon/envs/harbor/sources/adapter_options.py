@@ -8,14 +8,13 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from platoon.config.addresses import GIT_SCHEMES, check_address, is_address
 from platoon.config.model import ConfigModel
 from platoon.envs.harbor.sources.reference import check_inner_path, is_commit
-from platoon.envs.harbor.sources.urls import GIT_SCHEMES, check_address, is_address
 from platoon.errors import Problem
 
 OUTPUT = "{output}"
 CHECKOUT = "{repo}"
-TEMPLATE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

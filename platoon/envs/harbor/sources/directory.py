@@ -19,6 +19,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, fault, list_tree, read_index
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.errors import ConfigError, Problem
+from platoon.host.trees import is_file
 
 FETCHED_WITH = "platoon (local directory)"
 
@@ -54,7 +55,7 @@ class DirectoryTree:
                 if entry.is_symlink():
                     advice = "put the directory in its place"
                     raise fault(self, "a link to a directory is not followed", key=printable(path), advice=advice)
-                if _is_file(Path(entry.path, TASK_FILE)):
+                if is_file(Path(entry.path, TASK_FILE)):
                     yield path
                 else:
                     pending.append(path)
@@ -128,10 +129,3 @@ class DirectorySource:
     @contextmanager
     def resolve(self, tools: FetchTools, recorded: Recorded | None = None) -> Iterator[DirectoryDataset]:
         yield self.dataset
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return False

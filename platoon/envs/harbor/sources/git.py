@@ -21,7 +21,7 @@ from platoon.envs.harbor.sources.listing import (
     read_index,
     with_content,
 )
-from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
+from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, ReferenceSource, SourceTask
 from platoon.envs.harbor.sources.reference import GitReference, is_commit
 from platoon.errors import ConfigError, Problem
 
@@ -137,20 +137,10 @@ class GitDataset:
 
 
 @dataclass(frozen=True)
-class GitSource:
-    """reference: as the configuration writes it."""
+class GitSource(ReferenceSource[GitReference]):
+    """A branch, tag or commit of a repository."""
 
-    reference: str
-    parsed: GitReference
-    is_local: bool = False
     fetched_with: str = FETCHED_WITH
-
-    @property
-    def pinned(self) -> bool:
-        return self.parsed.pinned
-
-    def inputs(self) -> Mapping[str, Any]:
-        return {}
 
     @contextmanager
     def resolve(self, tools: FetchTools, recorded: Recorded | None = None) -> Iterator[GitDataset]:

@@ -14,7 +14,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.sources.harbor_cli import PIN, HarborCli, HarborCliError
 from platoon.envs.harbor.sources.places import make_directory, staging
-from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
+from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, ReferenceSource, SourceTask
 from platoon.envs.harbor.sources.reference import HubReference, is_package
 from platoon.errors import ConfigError, Problem
 from platoon.host.trees import remove_tree
@@ -92,20 +92,10 @@ class HubDataset:
 
 
 @dataclass(frozen=True)
-class HubSource:
-    """reference: as the configuration writes it."""
+class HubSource(ReferenceSource[HubReference]):
+    """A package of the Hub, as the Harbor CLI shows and downloads it."""
 
-    reference: str
-    parsed: HubReference
-    is_local: bool = False
     fetched_with: str = PIN
-
-    @property
-    def pinned(self) -> bool:
-        return self.parsed.pinned
-
-    def inputs(self) -> Mapping[str, Any]:
-        return {}
 
     @contextmanager
     def resolve(self, tools: FetchTools, recorded: Recorded | None = None) -> Iterator[HubDataset]:

@@ -28,7 +28,7 @@ from platoon.envs.harbor.sources.git import from_root
 from platoon.envs.harbor.sources.hugging_face_client import Absent, HuggingFaceClient, RemoteFile, retrying
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, list_tree, read_index
 from platoon.envs.harbor.sources.places import make_directory, staging
-from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
+from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, ReferenceSource, SourceTask
 from platoon.envs.harbor.sources.reference import HuggingFaceReference, is_commit
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.threads import in_daemon_thread
@@ -265,20 +265,10 @@ class HuggingFaceDataset:
 
 
 @dataclass(frozen=True)
-class HuggingFaceSource:
-    """reference: as the configuration writes it."""
+class HuggingFaceSource(ReferenceSource[HuggingFaceReference]):
+    """A revision of a dataset repository."""
 
-    reference: str
-    parsed: HuggingFaceReference
-    is_local: bool = False
     fetched_with: str = FETCHED_WITH
-
-    @property
-    def pinned(self) -> bool:
-        return self.parsed.pinned
-
-    def inputs(self) -> Mapping[str, Any]:
-        return {}
 
     @contextmanager
     def resolve(self, tools: FetchTools, recorded: Recorded | None = None) -> Iterator[HuggingFaceDataset]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from platoon.envs.harbor.publish import HarborCache
 
@@ -114,6 +114,30 @@ class Source(Protocol):
     def resolve(self, tools: FetchTools, recorded: Recorded | None = None) -> AbstractContextManager[Dataset]:
         """The dataset, usable inside the block. recorded: has what an earlier lock resolved to instead of asking what it is now."""
         ...
+
+
+class _Parsed(Protocol):
+    @property
+    def pinned(self) -> bool: ...
+
+
+ParsedType = TypeVar("ParsedType", bound=_Parsed)
+
+
+@dataclass(frozen=True)
+class ReferenceSource(Generic[ParsedType]):
+    """What all sources elsewhere are that their reference names whole. reference: as the configuration writes it."""
+
+    reference: str
+    parsed: ParsedType
+    is_local: bool = False
+
+    @property
+    def pinned(self) -> bool:
+        return self.parsed.pinned
+
+    def inputs(self) -> Mapping[str, Any]:
+        return {}
 
 
 def _silent(text: str) -> None: ...

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from platoon.envs.harbor.sources.urls import GIT_SCHEMES, check_address
+from platoon.config.addresses import GIT_SCHEMES, check_address
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _HF_COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from platoon.config.addresses import is_address
 from platoon.config.text import printable
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
 from platoon.envs.harbor.sources.git import check_out, with_programs
@@ -26,7 +27,6 @@ from platoon.envs.harbor.sources.registry_file import (
     find_dataset,
     read_registry,
 )
-from platoon.envs.harbor.sources.urls import is_address
 from platoon.errors import ConfigError, Problem
 
 FETCHED_WITH = "git"

@@ -133,6 +133,8 @@ def test_the_environment_of_an_adapter(adapter: Repository, fetching: Fetching, 
     assert fetching(options(adapter, commit, tmp_path / "seen", env=env)).lock.digest == lock.digest
     with pytest.raises(ConfigError, match=r"adapter\.env\.API: the variable GONE is not set here"):
         fetching(options(adapter, commit, tmp_path / "seen", env={**env, "API": "${GONE}"}))
+    with pytest.raises(ConfigError, match=r"the variable NO NAME\\n is not set here"):
+        fetching(options(adapter, commit, tmp_path / "seen", env={**env, "API": "${NO NAME\n}"}))
 
 
 def test_output_and_checkout_in_arguments(adapter: Repository, fetching: Fetching, tmp_path: Path) -> None:
