@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.sandbox.base import SandboxProvider, SupportsReap
 from platoon.sandbox.labels import reap_record, reap_records, run_labels
 from platoon.sandbox.registry import get_provider
@@ -57,8 +58,8 @@ def run_records(run_dir: Path) -> list[dict[str, Any]]:
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The distinct providers of a mirror file as records without labels; [] for a file that is missing or no mirror."""
     value: Any = None
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        value = json.loads(file.read(MAX_RECORDS_BYTES))
+    with suppress(OSError, ValueError):
+        value = parse_json(read_regular(path, MAX_RECORDS_BYTES))
     distinct: dict[str, dict[str, Any]] = {}
     for record in value if isinstance(value, list) else []:
         if isinstance(record, dict) and isinstance(record.get("provider"), str) and isinstance(record.get("options"), dict):

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.host.processes import ProcessIdentity, boot_id, host_name, start_ticks, this_process
 from platoon.host.scratch import private_dir
 
@@ -68,8 +69,7 @@ def write_record(directory: Path, labels: Mapping[str, str]) -> None:
 def read_record(directory: Path) -> SandboxRecord | None:
     """The record of a sandbox directory; None when it is not there or not readable (a start that did not get that far)."""
     try:
-        with (directory / "sandbox.json").open("rb") as file:
-            value = json.loads(file.read(MAX_RECORD_BYTES))
+        value = parse_json(read_regular(directory / "sandbox.json", MAX_RECORD_BYTES))
         owner = ProcessIdentity(
             str(value.get("host", host_name())),
             str(value.get("boot_id", boot_id())),
