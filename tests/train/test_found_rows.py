@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -16,8 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platoon import exits
+from platoon.artifacts.receipts import read_receipt
 from platoon.errors import ConfigError
+from platoon.host.console import Console
+from platoon.pipeline.summary import summarise
+from platoon.report.data import report_of
+from platoon.testing.fake_tinker import FakeFactory
 from platoon.train.checkpoints.rows import CheckpointRow, checkpoint_rows
+from platoon.train.launch import train
 from platoon.train.trainer.metrics_log import CURVE, read_metrics
 from tests.artifacts.test_reading import IRREGULAR
 from tests.properties import examples
@@ -337,3 +344,23 @@ def test_an_identity_that_may_not_be_read_is_refused(finished: Launches, tmp_pat
     monkeypatch.setattr("os.open", refuse)
     with pytest.raises(ConfigError, match=r"identity\.json: not a readable run identity: Permission denied \(bring it back"):
         finished.train(replace(finished.request("warm", 5), run_dir=run_dir))
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, "a_row"])
+@pytest.mark.parametrize("steps", [3, 5])
+@pytest.mark.usefixtures("key")
+def test_figures_of_lost_metrics_are_not_known(steps: int, loss: str, finished: Launches, tmp_path: Path) -> None:
+    run_dir = copied(finished, tmp_path)
+    metrics = run_dir / "metrics.jsonl"
+    LOSSES[loss](metrics) if loss != "a_row" else metrics.write_text("\n".join(lines_of(finished, "metrics.jsonl")[1:]) + "\n")
+    told = io.StringIO()
+    receipt = tmp_path / "receipt.json"
+    request = replace(finished.request("warm", steps), run_dir=run_dir, receipt=receipt)
+    assert train(request, Console(told), lambda: FakeFactory({None: finished.service})) == exits.DONE
+    lost = 1 if loss == "a_row" else 3
+    assert f"its figures are not known: {metrics} lacks {lost} of {steps} steps" in told.getvalue()
+    assert "at the first step" not in told.getvalue()
+    body = read_receipt(receipt, "train")
+    assert body["figures"] == {"steps_without_metrics": lost} and report_of([body]).runs[0].ends is None
+    row = summarise([body])["runs"]["warm"]
+    assert row["steps_without_metrics"] == lost and row["reward_first"] is row["mean_reward"] is row["rollouts"] is None
