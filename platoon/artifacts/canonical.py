@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 
 
@@ -26,14 +27,16 @@ def canonical_digest(value: Any) -> str:
     return f"sha256:{hashlib.sha256(canonical_bytes(value)).hexdigest()}"
 
 
-def read_json(path: Path, what: str) -> Any:
-    """The value of a JSON file, or a ConfigError that names the file and `what` it should have been."""
+def read_json(path: Path, what: str, advice: str = "") -> Any:
+    """The value of a JSON file, or a ConfigError that names the file, `what` it should have been and what to do next."""
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(read_regular(path))
     except FileNotFoundError:
-        raise ConfigError(Problem(f"no such {what}", file=str(path))) from None
-    except (ValueError, OSError) as error:
-        raise ConfigError(Problem(f"not a readable {what}: {error}", file=str(path))) from error
+        raise ConfigError(Problem(f"no such {what}", file=str(path), advice=advice)) from None
+    except OSError as error:
+        raise ConfigError(Problem(f"not a readable {what}: {error.strerror}", file=str(path), advice=advice)) from error
+    except ValueError as error:
+        raise ConfigError(Problem(f"not a readable {what}: {error}", file=str(path), advice=advice)) from error
 
 
 def _refuse_other_keys(value: Any) -> None:

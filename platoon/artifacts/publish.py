@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from platoon.artifacts.canonical import canonical_bytes
+from platoon.artifacts.reading import read_regular
 
 READ_ONLY = 0o444
 PRIVATE = 0o600
@@ -52,7 +53,7 @@ def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
 def publish_bytes(path: Path, data: bytes | memoryview, mode: int = READ_ONLY) -> None:
     """Writes `data` to `path` atomically. An equal file is left as it is, so that its time says when it last changed."""
     with suppress(OSError):
-        if path.read_bytes() == data:
+        if read_regular(path, len(data)) == data:
             path.chmod(mode)
             return
     with replacing(path, mode) as file:

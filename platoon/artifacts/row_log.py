@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from platoon.artifacts.publish import WRITABLE, fsync_directory
+from platoon.artifacts.reading import open_regular, parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 
 BLOCK_BYTES = 1 << 16
@@ -34,8 +35,7 @@ def append_json_line(path: Path, value: Any) -> None:
     """
     line = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, WRITABLE)
-    with os.fdopen(descriptor, "r+b") as file:
+    with os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT, WRITABLE), "r+b") as file:
         begin, last = _last_line(file)
         end = file.seek(0, os.SEEK_END)
         if last.strip() and not _is_json(last.strip()):
@@ -62,7 +62,7 @@ def read_json_lines(path: Path) -> list[Line]:
     Raises ConfigError, naming file and line, for a line before the last that is no JSON, and for a file that cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, None)
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -71,8 +71,8 @@ def read_json_lines(path: Path) -> list[Line]:
     lines = []
     for place, (number, text) in enumerate(texts, 1):
         try:
-            lines.append(Line(number, json.loads(text)))
-        except (ValueError, RecursionError) as error:
+            lines.append(Line(number, parse_json(text)))
+        except ValueError as error:
             if place < len(texts):
                 advice = "delete the line, or bring the file back as it was"
                 raise ConfigError(Problem(f"is no JSON: {error}", file=f"{path}:{number}", advice=advice)) from error
@@ -81,8 +81,8 @@ def read_json_lines(path: Path) -> list[Line]:
 
 def _is_json(text: bytes) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse_json(text)
+    except ValueError:
         return False
     return True
 

@@ -21,11 +21,21 @@ def sandbox() -> None:
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the provider, such as root=/scratch/me."
 )
 def reap(run_dir: Path, provider: str, options: tuple[str, ...]) -> None:
-    """Ends and deletes the sandboxes of RUN_DIR whose owner is gone; a run that lives keeps its own."""
+    """Ends and deletes the sandboxes of RUN_DIR whose owner is gone; a run that lives keeps its own.
+
+    RUN_DIR itself may be gone: its sandboxes bear its name.
+    """
+    from platoon.errors import ConfigError, Problem
+    from platoon.sandbox.base import SandboxLeft
     from platoon.sandbox.reaping import reap_run
 
-    count = asyncio.run(reap_run(run_dir, provider, _parse(options)))
-    click.echo(f"{count} sandbox{'' if count == 1 else 'es'} of {run_dir} ended")
+    reaped = asyncio.run(reap_run(run_dir, provider, _parse(options)))
+    click.echo(f"{reaped.count} sandbox{'' if reaped.count == 1 else 'es'} of {run_dir} ended")
+    if reaped.failure:
+        raise SandboxLeft(reaped.failure)
+    if not reaped.count and not run_dir.is_dir():
+        advice = "name the directory as `platoon train` told it at its end"
+        raise ConfigError(Problem("no such run directory, and no sandbox bears its name", file=str(run_dir), advice=advice))
 
 
 def _parse(options: tuple[str, ...]) -> dict[str, Any]:

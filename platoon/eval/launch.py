@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon import exits
-from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, check_key, open_policy
 from platoon.eval.plan import PlannedRollout, plan_rollouts
@@ -108,11 +108,11 @@ class _Start:
         def tell(progress: Progress) -> None:
             self.console.progress(stage, str(progress), "rollouts")
 
-        with Lease(request.output_dir), SignalHandlers(stop, self.console.say):
+        with Lease(request.output_dir) as lease, SignalHandlers(stop, self.console.say):
             async with (
                 run_sandboxes(request.output_dir, self.console),
                 self.open_with(self._opening()) as opened,
-                _watched(request, opened, stop) as failure,
+                _watched(request, opened, lease, stop) as failure,
                 self.make_play(request, opened) as play,
             ):
                 records = await play_all(
@@ -126,7 +126,7 @@ class _Start:
                     tell=tell,
                 )
         if failure:
-            raise ServiceError(failure[0])
+            raise failure[0]
         return stop.reason if len(records) < len(self.plan) else None, records
 
     def _opening(self) -> OpenRequest:
@@ -143,20 +143,31 @@ class _Start:
 
 
 @asynccontextmanager
-async def _watched(request: EvalRequest, opened: OpenedPolicy, stop: StopRequest) -> AsyncIterator[list[str]]:
-    """Asks for a stop when the service ends or the time budget does; what the service died of is in the list."""
-    failure: list[str] = []
+async def _watched(
+    request: EvalRequest, opened: OpenedPolicy, lease: Lease, stop: StopRequest
+) -> AsyncIterator[list[PlatoonError]]:
+    """Asks for a stop when the service ends, the directory is no longer ours, or the time budget ends.
+
+    What ends the evaluation is in the list.
+    """
+    failure: list[PlatoonError] = []
 
     async def service() -> None:
         assert opened.died is not None
-        failure.append(await opened.died())
+        failure.append(ServiceError(await opened.died()))
+        stop.event.set()
+
+    async def directory() -> None:
+        failure.append(await lease.lost())
         stop.event.set()
 
     async def budget(left_s: float) -> None:
         await asyncio.sleep(left_s)
         stop.ask("budget")
 
-    tasks = [asyncio.create_task(service())] if opened.died is not None else []
+    tasks = [asyncio.create_task(directory())]
+    if opened.died is not None:
+        tasks.append(asyncio.create_task(service()))
     if request.time_budget_s is not None:
         margin_s = min(BUDGET_MARGIN_S, request.time_budget_s / 4)
         ends_at = request.budget_started_at + request.time_budget_s - margin_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.artifacts.row_log import append_json_line
 from platoon.errors import ConfigError, Problem
 from platoon.eval.plan import PlannedRollout
@@ -156,7 +156,7 @@ class EvaluationStore:
 def _read(path: Path) -> dict[str, Any]:
     """A rollout's metadata; {} when it is not there or not whole: such a rollout is played again."""
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(read_regular(path))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.reading import parse_json
 from platoon.harness.api import AgentResult
 from platoon.harness.errors import HarnessConfigError, HarnessSetupError
 from platoon.harness.rendering import LaunchPlan, RunValues, render_launch
@@ -216,7 +217,7 @@ def _last_match(pattern: str, text: str) -> str | None:
 
 def _json_value(text: str, dotted: str) -> str | None:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
         for key in dotted.split("."):
             value = value[key]
     except (ValueError, KeyError, TypeError, IndexError):

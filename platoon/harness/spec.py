@@ -7,13 +7,13 @@ told at once.
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from platoon.artifacts.digests import DataError, sha256_bytes, sha256_file
+from platoon.artifacts.reading import parse_toml, read_regular
 from platoon.errors import ConfigError, Problem
 from platoon.harness.options import OptionSpec
 from platoon.harness.templates import TemplateError, check_template, placeholders
@@ -215,7 +215,7 @@ def _with_digests(value: Any) -> Any:
 def load_spec(path: Path) -> HarnessSpec:
     """Reads a spec. Raises ConfigError with every fault, each naming file and key."""
     try:
-        value = tomllib.loads(path.read_text(encoding="utf-8"))
+        value = parse_toml(read_regular(path).decode("utf-8"))
     except FileNotFoundError:
         raise ConfigError(Problem("no such harness spec", file=str(path))) from None
     except (OSError, ValueError) as error:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from platoon.artifacts.reading import open_regular
 from platoon.errors import PlatoonError
 from platoon.host.status_line import StatusLine
 
@@ -115,7 +116,10 @@ def near(path: Path) -> Path:
 
 def _open_log(path: Path) -> IO[str]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("a", encoding="utf-8")
+    if path.is_relative_to("/dev"):
+        # Where a shell put a stream of this process.
+        return path.open("a", encoding="utf-8")
+    return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8")
 
 
 def _append(log: IO[str], text: str) -> None:

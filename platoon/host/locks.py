@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from platoon.artifacts.reading import open_regular
 from platoon.errors import HeldError
 
 
 @contextmanager
-def file_lock(path: Path, *, timeout_s: float, what: str) -> Iterator[None]:
-    """Holds an exclusive lock on `path` (made when missing). Raises HeldError after `timeout_s` seconds, naming `what`."""
+def file_lock(path: Path, *, timeout_s: float, what: str) -> Iterator[int]:
+    """Holds an exclusive lock on `path` (made when missing). Gives its descriptor.
+
+    Raises HeldError after `timeout_s` seconds, naming `what`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         deadline = time.monotonic() + timeout_s
         while True:
@@ -27,6 +31,6 @@ def file_lock(path: Path, *, timeout_s: float, what: str) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     raise HeldError(f"{path}: {what} is held by another process; try again when it is done") from None
                 time.sleep(0.05)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

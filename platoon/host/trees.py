@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from platoon.artifacts.reading import open_regular
+
 REMOVAL_TIMEOUT_S = 600.0
 
 
@@ -71,11 +73,8 @@ def _remove_with_tools(path: Path) -> None:
 
 def copy_file(src: Path, dst: Path) -> None:
     """Copies a regular file with its mode. Raises OSError for what is none, without waiting for a FIFO's writer."""
-    descriptor = os.open(src, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as source:
+    with os.fdopen(open_regular(src), "rb") as source:
         status = os.fstat(source.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(src))
         with suppress(FileNotFoundError):
             if dst.is_symlink():
                 dst.unlink()

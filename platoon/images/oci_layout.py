@@ -6,7 +6,6 @@ named, with all that their reader must verify. Nothing outside `blobs/` is read 
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from platoon.artifacts.digests import hex_of, is_digest, sha256_bytes
+from platoon.artifacts.reading import parse_json
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 
@@ -224,8 +224,8 @@ def _read(path: Path) -> bytes:
 
 def _parse(model: type[Model], data: bytes, path: Path) -> Model:
     try:
-        value: Any = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value: Any = parse_json(data)
+    except ValueError as error:
         raise ConfigError(Problem(f"is no JSON: {printable(str(error))}", file=_shown(path))) from error
     try:
         return model.model_validate(value)

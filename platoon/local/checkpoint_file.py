@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from platoon.artifacts.reading import parse_json
 from platoon.local.shapes import ModelShape
 
 Array = npt.NDArray[np.float32]
@@ -79,9 +80,9 @@ def read_about(file: Path) -> tuple[About, int]:
         text = stream.read(min(header_bytes, MOST_HEADER_BYTES))
         size_bytes = stream.seek(0, 2)
     try:
-        header = json.loads(text)
-        about = About.model_validate(json.loads(header["__metadata__"]["platoon"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        header = parse_json(text)
+        about = About.model_validate(parse_json(header["__metadata__"]["platoon"]))
+    except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile("its header is not that of a checkpoint") from error
     try:
         tensors = [_Tensor.model_validate(entry) for name, entry in header.items() if name != "__metadata__"]

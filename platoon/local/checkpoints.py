@@ -10,7 +10,6 @@ found by digest when the file is loaded. Damaged files are listed apart and can 
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from platoon.artifacts.publish import fsync_directory, publish_json, replacing
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.host.trees import remove_tree
 from platoon.local.checkpoint_file import (
     MOST_MOMENT,
@@ -322,7 +322,7 @@ class CheckpointStore:
         """The changed expiry, else the saved one. A file that says none is told once and ignored: what it was set to is lost."""
         file = self._expiry_file(checkpoint)
         try:
-            changed = json.loads(file.read_bytes())["expires_at"]
+            changed = parse_json(read_regular(file))["expires_at"]
             return None if changed is None else _moment(changed)
         except FileNotFoundError:
             return saved

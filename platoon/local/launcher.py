@@ -26,6 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from platoon.artifacts.reading import open_regular
 from platoon.errors import ConfigError, Problem, ServiceError
 
 PARENT_VARIABLE = "PLATOON_LOCAL_PARENT"
@@ -279,7 +280,7 @@ def _open_log(path: Path | None) -> int:
     if path is None:
         return os.memfd_create("local-service-log", os.MFD_CLOEXEC)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def _status(code: int | None) -> str:

@@ -6,14 +6,13 @@ well. A file that is missing is left out, so that the command runs and says so.
 
 from __future__ import annotations
 
-import json
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from platoon.artifacts.reading import parse_json, parse_toml, read_regular
 from platoon.config.addresses import is_address
 from platoon.config.load import LoadedConfig, try_load
 
@@ -100,8 +99,8 @@ def _texts(keys: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
 def _beside_registry(path: Path) -> Iterator[Path]:
     """Task directories of a registry file that lie beside it."""
     try:
-        value = json.loads(path.read_bytes()) if path.stat().st_size <= REGISTRY_LIMIT_BYTES else None
-    except (OSError, ValueError, RecursionError):
+        value = parse_json(read_regular(path, REGISTRY_LIMIT_BYTES))
+    except (OSError, ValueError):
         return
     for dataset in value if isinstance(value, list) else [value]:
         tasks = dataset.get("tasks") if isinstance(dataset, dict) else None
@@ -114,7 +113,7 @@ def _beside_registry(path: Path) -> Iterator[Path]:
 def _assets(path: Path) -> Iterator[Path]:
     """Files beside a harness spec that it brings along; none of another TOML file."""
     try:
-        launch = tomllib.loads(path.read_text(encoding="utf-8")).get("launch")
+        launch = parse_toml(read_regular(path).decode("utf-8")).get("launch")
     except (OSError, ValueError):
         return
     assets = launch.get("assets") if isinstance(launch, dict) else None

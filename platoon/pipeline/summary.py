@@ -28,18 +28,20 @@ def summarise(receipts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _run(receipt: Mapping[str, Any]) -> dict[str, Any]:
     figures = receipt.get("figures") or {}
-    return {
+    lost = figures.get("steps_without_metrics", 0)
+    row = {
         "trainer": receipt.get("trainer"),
         "parent": (receipt.get("parent") or {}).get("run"),
         "steps": receipt.get("steps"),
         "seed": receipt.get("seed"),
-        "mean_reward": _mean_of_curve(receipt.get("curve") or ()),
+        "mean_reward": None if lost else _mean_of_curve(receipt.get("curve") or ()),
         "reward_first": figures.get("reward_first"),
         "reward_last": figures.get("reward_last"),
         "rollouts": figures.get("rollouts"),
         "tokens": figures.get("tokens") or {},
         "seconds": figures.get("seconds") or {},
     }
+    return {**row, "steps_without_metrics": lost} if lost else row
 
 
 def _evaluation(receipt: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,12 @@ class Run:
 
     @property
     def ends(self) -> tuple[str, float, float] | None:
-        """What the run is judged by, `reward` or else `loss`, at its first and at its last step; None when it recorded neither."""
+        """What the run is judged by, `reward` or else `loss`, at its first and at its last step.
+
+        None when it recorded neither, and when its metrics were lost.
+        """
+        if self.figures.get("steps_without_metrics"):
+            return None
         for name in ("reward", "loss"):
             _, values = self.series(name)
             if values:

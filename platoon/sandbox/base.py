@@ -53,6 +53,12 @@ class RouteError(PlatoonError):
     """An upstream cannot be reached from inside a sandbox."""
 
 
+class SandboxLeft(PlatoonError):
+    """Something of a sandbox could not be removed: the text names it and says why."""
+
+    may_remain = True
+
+
 class SandboxesShutDown(PlatoonError):
     """Sandboxes of this process were shut down: stops still work, starts do not."""
 

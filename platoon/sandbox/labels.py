@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from platoon.errors import PlatoonError
 from platoon.host.waiting import finish
 from platoon.sandbox.base import Sandbox, SandboxesShutDown, SandboxProvider, SandboxSpec, SupportsReap
 
@@ -235,20 +236,33 @@ def provider_reference(provider: SandboxProvider) -> str:
     return f"{type(provider).__module__}:{type(provider).__qualname__}"
 
 
-async def reap_records(records: Sequence[Mapping[str, Any]], timeout_s: float) -> int:
-    """Rebuilds the providers of a mirror file's records and reaps by their labels; what fails is logged, never raised."""
-    return sum([await reap_record(record, timeout_s) or 0 for record in records])
+@dataclass(frozen=True)
+class Reaped:
+    """One look at the sandboxes of a record. count: how many were found and ended. failure: why some may be left, else empty."""
+
+    count: int
+    failure: str = ""
 
 
-async def reap_record(record: Mapping[str, Any], timeout_s: float) -> int | None:
-    """How many sandboxes of one record were found and ended, None when reaping failed: that is logged, never raised."""
+async def reap_records(records: Sequence[Mapping[str, Any]], timeout_s: float) -> Reaped:
+    """Rebuilds the providers of a mirror file's records and reaps by their labels. Never raises for a sandbox."""
+    reaped = [await reap_record(record, timeout_s) for record in records]
+    failures = dict.fromkeys(one.failure for one in reaped if one.failure)
+    return Reaped(sum(one.count for one in reaped), "; ".join(failures))
+
+
+async def reap_record(record: Mapping[str, Any], timeout_s: float) -> Reaped:
+    """Reaps by the labels of one record. Never raises for a sandbox."""
     from platoon.sandbox.registry import get_provider
 
     try:
         provider = get_provider(str(record["provider"]), **dict(record["options"]))
         if not isinstance(provider, SupportsReap):
-            return 0
-        return await asyncio.wait_for(provider.reap(dict(record["labels"])), timeout_s)
+            return Reaped(0)
+        return Reaped(await asyncio.wait_for(provider.reap(dict(record["labels"])), timeout_s))
+    except PlatoonError as error:
+        return Reaped(0, str(error))
+    except TimeoutError:
+        return Reaped(0, f"the sandboxes of {record.get('provider')} did not end within {timeout_s:g} s")
     except Exception as error:
-        logger.warning("sandboxes of %s were not reaped: %s", record.get("provider"), error)
-        return None
+        return Reaped(0, f"the sandboxes of {record.get('provider')} were not looked at: {type(error).__name__}: {error}")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from platoon.sandbox.base import SandboxProvider, SupportsReap
-from platoon.sandbox.labels import reap_record, reap_records, run_labels
+from platoon.artifacts.reading import parse_json, read_regular
+from platoon.sandbox import labels
+from platoon.sandbox.base import SandboxProvider
 from platoon.sandbox.registry import get_provider
 
 RECORDS_FILE = "sandboxes.json"
@@ -21,29 +23,34 @@ MAX_RECORDS_BYTES = 16 << 20
 REAP_TIMEOUT_S = 120.0
 
 
-async def reap_run(run_dir: Path, provider: str | SandboxProvider = "process", options: Mapping[str, Any] | None = None) -> int:
-    """Ends the sandboxes that bear the run's label and whose owner is gone or this process; returns how many.
+async def reap_run(
+    run_dir: Path, provider: str | SandboxProvider = "process", options: Mapping[str, Any] | None = None
+) -> labels.Reaped:
+    """Ends the sandboxes that bear the run's label and whose owner is gone or this process.
 
     Looks where the run's own records say, and at `provider`. Returns once their processes are gone, or after 10 s with a warning.
-    Raises ConfigError for a provider that is none, and PlatoonError for a sandbox root that is not this user's alone.
+    Raises ConfigError for a provider that is none.
     """
     built = get_provider(provider, **(options or {})) if isinstance(provider, str) else provider
-    count = await reap_records(run_records(run_dir), REAP_TIMEOUT_S)
-    return count + (await built.reap(run_labels(run_dir)) if isinstance(built, SupportsReap) else 0)
+    own = {"provider": labels.provider_reference(built), "options": built.options, "labels": labels.run_labels(run_dir)}
+    return await labels.reap_records([*run_records(run_dir), own], REAP_TIMEOUT_S)
 
 
-async def reap_all(records: Sequence[Mapping[str, Any]], timeout_s: float = REAP_TIMEOUT_S) -> list[Mapping[str, Any]]:
-    """Ends the sandboxes of records; those of which something may be left, for a later try. Never raises for a sandbox.
+async def reap_all(records: Sequence[Mapping[str, Any]], timeout_s: float = REAP_TIMEOUT_S) -> tuple[str, ...]:
+    """Ends the sandboxes of records; why something may be left, for a later try. Never raises for a sandbox.
 
     timeout_s: of one look at one provider.
     """
-    left = []
+    left: dict[str, None] = {}
     for record in records:
-        found = await reap_record(record, timeout_s)
+        found = await labels.reap_record(record, timeout_s)
         # What was found counts as gone when the next look finds nothing.
-        if found is None or (found and await reap_record(record, timeout_s) != 0):
-            left.append(record)
-    return left
+        if not found.failure and found.count:
+            again = await labels.reap_record(record, timeout_s)
+            found = replace(again, failure=again.failure or (f"{again.count} sandboxes still run" if again.count else ""))
+        if found.failure:
+            left[found.failure] = None
+    return tuple(left)
 
 
 def run_records(run_dir: Path) -> list[dict[str, Any]]:
@@ -51,14 +58,14 @@ def run_records(run_dir: Path) -> list[dict[str, Any]]:
 
     The records' labels are not believed: a copied run directory names another run's sandboxes.
     """
-    return [{**record, "labels": run_labels(run_dir)} for record in read_records(run_dir / RECORDS_FILE)]
+    return [{**record, "labels": labels.run_labels(run_dir)} for record in read_records(run_dir / RECORDS_FILE)]
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The distinct providers of a mirror file as records without labels; [] for a file that is missing or no mirror."""
     value: Any = None
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        value = json.loads(file.read(MAX_RECORDS_BYTES))
+    with suppress(OSError, ValueError):
+        value = parse_json(read_regular(path, MAX_RECORDS_BYTES))
     distinct: dict[str, dict[str, Any]] = {}
     for record in value if isinstance(value, list) else []:
         if isinstance(record, dict) and isinstance(record.get("provider"), str) and isinstance(record.get("options"), dict):

@@ -78,17 +78,19 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     check_keys(specs)
     _preview(config, specs, trainer)
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
-    with Lease(request.run_dir), console.also_to(request.run_dir / "logs" / "train.log"):
+    with Lease(request.run_dir) as lease, console.also_to(request.run_dir / "logs" / "train.log"):
         # Another start may have made the run between the two looks.
         if not check_found(request.run_dir, identity, request.run):
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
         try:
-            reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
+            reason = asyncio.run(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
             text = f"run {request.run}: {error}; the last whole checkpoint is kept, and the same command goes on from it"
             raise PlatoonError(text) from error
+        if reason is not None and lease.loss is not None:
+            raise lease.loss
     if reason is not None:
         console.say(f"stopped after {reason}; the same command goes on")
         return EXIT_CODES[reason]
@@ -104,24 +106,25 @@ def _preview(config: RunConfig, specs: Mapping[str, PolicySpec], trainer: Traine
     trainer.preview({sections[section]: renderer for section, renderer in found.items()})
 
 
-async def _start(
-    request: TrainRequest,
-    specs: Mapping[str, PolicySpec],
-    trainer: Trainer,
-    *,
-    identity: Mapping[str, Any],
-    console: Console,
-    make_factory: Callable[[], ServiceFactory],
-) -> str | None:
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a start works with beside its request."""
+
+    identity: Mapping[str, Any]
+    lease: Lease
+    console: Console
+    make_factory: Callable[[], ServiceFactory]
+
+
+async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer: Trainer, around: _Surroundings) -> str | None:
     """One start; the reason it stopped early, None when the plan is done."""
-    config = request.inputs.config
+    config, console = request.inputs.config, around.console
     console.progress("starting", f"run {request.run}", "the training service")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
         services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))
-        settings = _settings(request, specs, trainer, identity=identity, addresses=services.addresses)
-        factory = make_factory()
-        run = TrainerRun(settings, trainer, factory, console, services=services.died)
+        settings = _settings(request, specs, trainer, around, services.addresses)
+        run = TrainerRun(settings, trainer, around.make_factory(), console, services=services.died)
         await run.run()
         if not run.ended and run.stop.reason is None:
             raise PlatoonError(f"run {request.run}: the trainer ended after step {run.step} of {run.planned_steps}")
@@ -132,8 +135,7 @@ def _settings(
     request: TrainRequest,
     specs: Mapping[str, PolicySpec],
     trainer: Trainer,
-    *,
-    identity: Mapping[str, Any],
+    around: _Surroundings,
     addresses: Mapping[str, ServiceAddress],
 ) -> RunSettings:
     config = request.inputs.config
@@ -142,7 +144,7 @@ def _settings(
     watchdog = config.watchdog
     return RunSettings(
         run_dir=request.run_dir,
-        identity_digest=identity_digest(identity),
+        identity_digest=identity_digest(around.identity),
         specs=specs,
         addresses=addresses,
         sampled=config.agents.sampled,
@@ -153,6 +155,7 @@ def _settings(
         time_budget_s=request.time_budget_s,
         budget_started_at=request.budget_started_at,
         watchdog=(watchdog.timeout_seconds, watchdog.exit_code) if watchdog.enabled else None,
+        lease=around.lease,
     )
 
 

@@ -6,11 +6,12 @@ sandboxes of those before it hands them on. An entry goes when nothing of it is 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from platoon.host.console import Console
+from platoon.host.console import Console, near
 from platoon.sandbox import labels
 from platoon.sandbox.reaping import REAP_TIMEOUT_S, RECORDS_FILE, reap_all, run_records
 
@@ -25,8 +26,8 @@ async def run_sandboxes(run_dir: Path, console: Console) -> AsyncIterator[None]:
     _remove_torn(run_dir)
     if earlier:
         console.progress("reaping", "sandboxes of an earlier start")
-        count = await labels.reap_records(earlier, REAP_TIMEOUT_S)
-        console.say(f"reaped {count} sandboxes of an earlier start")
+        reaped = await labels.reap_records(earlier, REAP_TIMEOUT_S)
+        console.say(f"reaped {reaped.count} sandboxes of an earlier start")
     before = labels.LIVE.labels
     labels.set_labels(labels.run_labels(run_dir))
     labels.LIVE.mirror_to(path, earlier)
@@ -39,7 +40,9 @@ async def run_sandboxes(run_dir: Path, console: Console) -> AsyncIterator[None]:
         labels.set_labels(before)
         if left:
             # The file names them still.
-            console.say("warning: some sandboxes could not be ended: the next start tries again, or `platoon sandbox reap`")
+            for reason in left:
+                console.say(f"warning: left behind: {reason}")
+            console.say(f"once nothing holds what is left: platoon sandbox reap {shlex.quote(str(near(run_dir)))}")
         else:
             path.unlink(missing_ok=True)
 

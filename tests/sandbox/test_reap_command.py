@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from platoon.cli.main import platoon
+from platoon.errors import ConfigError
 from tests.sandbox.contract import running
 
 pytestmark = pytest.mark.process
@@ -68,3 +69,11 @@ def test_the_runs_own_records_say_where_to_look(tmp_path: Path):
     assert "0 sandboxes" in CliRunner().invoke(platoon, ["sandbox", "reap", str(run_dir)]).output
     (run_dir / "sandboxes.json").write_text("{torn")
     assert "0 sandboxes" in CliRunner().invoke(platoon, ["sandbox", "reap", str(run_dir)]).output
+
+
+def test_an_unknown_run_is_an_error(tmp_path: Path):
+    result = CliRunner().invoke(platoon, ["sandbox", "reap", str(tmp_path / "nope"), "--option", f"root={tmp_path / 'root'}"])
+    assert isinstance(result.exception, ConfigError) and "nope: no such run directory, and no sandbox bears" in str(
+        result.exception
+    )
+    assert CliRunner().invoke(platoon, ["sandbox", "reap", str(tmp_path), "--option", f"root={tmp_path / 'root'}"]).exit_code == 0

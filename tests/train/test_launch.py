@@ -15,10 +15,11 @@ import pytest
 from platoon import exits
 from platoon.artifacts.receipts import read_receipt
 from platoon.artifacts.row_log import append_json_line
-from platoon.errors import ConfigError, HeldError, IdentityError, ServiceError
+from platoon.errors import ConfigError, HeldError, IdentityError, PlatoonError, ServiceError
 from platoon.host.console import Console
 from platoon.testing.fake_tinker import FakeFactory, FakeStatusError, FakeTinkerService
 from platoon.testing.toy_model import TOY_TOKENIZER_DIR
+from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.launch import TrainRequest, train
@@ -167,6 +168,38 @@ def test_a_live_trainer_is_refused_with_75(launches: Launches) -> None:
             launches.train(request)
     assert refusal.value.exit_code == exits.TRY_AGAIN
     path.unlink()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_trainer_whose_lease_is_deleted_saves_if_it_can_and_ends(
+    moved: bool, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platoon.train.run_directory.lease.RENEW_EVERY_S", 0.01)
+    monkeypatch.setattr("platoon.train.run_directory.lease.LOOK_EVERY_S", 0.01)
+    request = launches.request("warm", 500)
+    away = request.run_dir.with_name("away")
+
+    def delete(operation: str) -> None:
+        if len(launches.service.named("optim_step")) == 2:
+            if moved and request.run_dir.exists():
+                request.run_dir.rename(away)
+            elif not moved:
+                (request.run_dir / "process.json").unlink(missing_ok=True)
+
+    launches.service.before = delete
+    with pytest.raises(PlatoonError, match=r"process\.json: was deleted") as end:
+        launches.train(request)
+    assert end.value.exit_code == exits.FAILED
+    rows = checkpoint_rows(away if moved else request.run_dir)
+    trained = len(launches.service.named("optim_step"))
+    assert trained < 500 and not request.receipt.exists()
+    if moved:
+        assert not request.run_dir.exists() and [row["batch"] for row in rows] == [0]
+        return
+    assert rows[-1]["batch"] == trained and rows[-1]["name"].endswith("_interrupted")
+    launches.service.before = lambda operation: None
+    assert launches.train(launches.request("warm", trained + 1)) == exits.DONE
+    assert len(launches.service.named("optim_step")) == trained + 1
 
 
 def _start_of(pid: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -11,9 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from platoon.cli.main import platoon
 from platoon.host.console import Console
-from platoon.sandbox.process import layout
+from platoon.sandbox.base import SandboxLeft, SandboxSpec
+from platoon.sandbox.labels import LIVE, start_guarded
+from platoon.sandbox.process import ProcessProvider, layout
 from platoon.sandbox.reaping import RECORDS_FILE
 from platoon.train.sandboxes import run_sandboxes
 from tests.sandbox.contract import running
@@ -98,7 +103,8 @@ def test_what_a_start_could_not_reap_at_its_end_stays_named(tmp_path: Path) -> N
     run_dir, root = tmp_path / "run", tmp_path / "root"
     [pid] = killed_start(run_dir, root)
     root.chmod(0o755)
-    assert "could not be ended" in whole_start(run_dir)
+    told = whole_start(run_dir)
+    assert f"warning: left behind: {root}" in told and f"platoon sandbox reap {run_dir}" in told
     [record] = json.loads((run_dir / RECORDS_FILE).read_text())
     assert record["options"] == {"root": str(root)} and running(pid)
     root.chmod(0o700)
@@ -126,3 +132,36 @@ def test_a_mirror_torn_by_a_kill_is_removed(tmp_path: Path) -> None:
     (run_dir / f".{RECORDS_FILE}.0a1b2c3d").write_text('[{"prov')
     whole_start(run_dir)
     assert nothing_left(run_dir)
+
+
+def test_a_sandbox_that_cannot_be_removed_is_named_with_the_reason_and_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_dir, root, told = tmp_path / "run", tmp_path / "root", io.StringIO()
+    run_dir.mkdir()
+    removed = layout.remove_tree
+
+    def held(path: Path) -> None:
+        # What is not held goes first, the record among it.
+        (path / "sandbox.json").unlink(missing_ok=True)
+        raise OSError(errno.ENOTEMPTY, "not removed: rm: cannot remove 'x': Operation not permitted", str(path))
+
+    async def main() -> None:
+        async with run_sandboxes(run_dir, Console(told)):
+            started = await start_guarded(ProcessProvider(root=root), SandboxSpec("local"))
+            with pytest.raises(SandboxLeft, match="Operation not permitted"):
+                await started.stop()
+
+    monkeypatch.setattr(layout, "remove_tree", held)
+    asyncio.run(main())
+    [left] = root.iterdir()
+    assert f"warning: left behind: {left} could not be removed: not removed: rm: cannot remove 'x': Operation" in told.getvalue()
+    assert told.getvalue().splitlines()[-1] == f"once nothing holds what is left: platoon sandbox reap {run_dir}"
+    assert all(record.exc_info is None for record in caplog.records)
+    command = ["sandbox", "reap", str(run_dir)]
+    result = CliRunner().invoke(platoon, command)
+    assert isinstance(result.exception, SandboxLeft) and str(left) in str(result.exception)
+    monkeypatch.setattr(layout, "remove_tree", removed)
+    assert "1 sandbox " in CliRunner().invoke(platoon, command, catch_exceptions=False).output
+    assert list(root.iterdir()) == []
+    LIVE.forget()

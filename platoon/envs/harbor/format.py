@@ -10,7 +10,6 @@ bounded before anything is read.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from platoon.artifacts.reading import parse_toml
 from platoon.config.problems import from_validation_error
 from platoon.config.text import printable
 from platoon.envs.harbor.task_toml import AgentTable, Artifact, EnvironmentTable, TaskToml, VerifierTable
@@ -106,11 +106,9 @@ def read_toml(directory: Path) -> TaskToml:
     """A task's settings alone. Raises TaskRefused naming every wrong key."""
     data = _read(directory, "task.toml", TOML_LIMIT_BYTES)
     try:
-        values = tomllib.loads(data)
-    except (tomllib.TOMLDecodeError, ValueError) as error:
+        values = parse_toml(data)
+    except ValueError as error:
         raise TaskRefused("task_config", f"task.toml: {printable(str(error))}") from None
-    except RecursionError:
-        raise TaskRefused("task_config", "task.toml: is nested too deeply") from None
     try:
         return TaskToml.model_validate(values)
     except ValidationError as error:

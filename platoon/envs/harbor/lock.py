@@ -18,6 +18,7 @@ from typing import Any, Self
 from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
 from platoon.artifacts.digests import is_digest
 from platoon.artifacts.publish import publish_bytes
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.envs.harbor.holdout import HoldOutRow
 from platoon.errors import ConfigError, Problem
 
@@ -175,7 +176,7 @@ class HarborLock:
     def read(cls, path: Path) -> Self:
         """The lock of a file. Raises ConfigError for a file that is missing, no lock, or of other rules."""
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except OSError as error:
             raise ConfigError(Problem(f"no lock can be read: {error.strerror}", file=str(path))) from None
         return cls.from_bytes(data, str(path))
@@ -184,7 +185,7 @@ class HarborLock:
     def from_bytes(cls, data: bytes, shown_as: str) -> Self:
         """The lock of its bytes. Raises ConfigError."""
         try:
-            value = json.loads(data)
+            value = parse_json(data)
             is_legacy = "compose_rule" not in value
             rules: dict[str, Any] = {"version": VERSION, "hash_rule": HASH_RULE, "build_key_rule": BUILD_KEY_RULE}
             for key, wanted in rules.items() if is_legacy else (*rules.items(), ("compose_rule", COMPOSE_RULE)):
@@ -199,7 +200,7 @@ class HarborLock:
             if not isinstance(plans, dict) or not all(isinstance(row.index, dict) and is_digest(row.digest) for row in rows):
                 raise TypeError("a table or a digest is none")
             return cls(**head, plans=plans, tasks=rows)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = str(error)[:200]
             raise ConfigError(Problem(f"is no lock: {reason}", file=shown_as, advice="fetch the dataset again")) from None
 

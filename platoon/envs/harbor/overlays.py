@@ -13,7 +13,6 @@ import fnmatch
 import hashlib
 import os
 import re
-import tomllib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator
 
 from platoon.artifacts.digests import hex_of, sha256_file
+from platoon.artifacts.reading import parse_toml
 from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
 from platoon.config.problems import from_validation_error
@@ -200,8 +200,8 @@ def read_overlay(directory: Path) -> Overlay:
     shown = printable(str(path))
     data = read_bytes(path, limit_bytes=SIZE_LIMIT_BYTES, shown_as=shown)
     try:
-        values = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        values = parse_toml(data.decode("utf-8"))
+    except ValueError as error:
         raise ConfigError(Problem(f"is not TOML: {printable(str(error))}", file=shown)) from None
     try:
         file = _File.model_validate(values)

@@ -15,6 +15,7 @@ from typing import Any
 
 from platoon.artifacts.digests import HashedTask, is_digest
 from platoon.artifacts.publish import WRITABLE, publish_bytes
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.overlays import Overlay
@@ -64,7 +65,7 @@ class Reuse:
         if task.content is None:
             return None
         try:
-            digest, upstream = json.loads(self._memory(task.content, overlays).read_bytes())
+            digest, upstream = parse_json(read_regular(self._memory(task.content, overlays)))
         except (OSError, ValueError, TypeError):
             return None
         if not isinstance(digest, str) or not isinstance(upstream, str | None):

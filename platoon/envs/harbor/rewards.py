@@ -8,13 +8,13 @@ summed and used as the name of a metric.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
+from platoon.artifacts.reading import parse_json
 from platoon.core.outcome import Outcome
 from platoon.errors import ConfigError, Problem
 
@@ -155,10 +155,10 @@ def _violations(rewards: Mapping[str, float], listed: Sequence[str], contract: R
 
 def _json_report(name: str, text: str) -> Report:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = parse_json(text, parse_constant=_refuse_constant)
     except _NotFinite as error:
         raise _malformed(name, f"is not finite: {error}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _malformed(name, f"is no JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise _malformed(name, f"holds a JSON {_kind(value)}, not an object")

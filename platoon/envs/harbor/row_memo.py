@@ -19,6 +19,7 @@ import platoon
 from platoon._native import build_info
 from platoon.artifacts.digests import hex_of
 from platoon.artifacts.publish import WRITABLE, replacing
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.places import make_directory
 from platoon.host.trees import remove_tree
@@ -47,7 +48,7 @@ class RowMemo:
         if line is None:
             return None
         try:
-            value = json.loads(line)
+            value = parse_json(line)
         except ValueError:
             return None
         return value if isinstance(value, dict) else None
@@ -98,7 +99,7 @@ def _shard_of(digest: str) -> str:
 
 def _read(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError:
         return
     for line in data.split(b"\n"):

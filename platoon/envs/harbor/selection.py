@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
@@ -109,8 +108,8 @@ def read_mapping(data: bytes, shown_as: str) -> Any:
     """The value of a `.json` or `.toml` list file. Raises ConfigError."""
     try:
         text = data.decode("utf-8")
-        return tomllib.loads(text) if shown_as.endswith(".toml") else json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_toml(text) if shown_as.endswith(".toml") else parse_json(text)
+    except ValueError as error:
         raise ConfigError(Problem(f"cannot be read: {str(error)[:200]}", file=shown_as)) from None
 
 

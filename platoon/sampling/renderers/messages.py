@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from platoon.artifacts.reading import parse_json
 from platoon.sampling.renderer import RenderError
 
 ROLES = frozenset({"system", "user", "assistant", "tool"})
@@ -61,7 +61,7 @@ def _call(index: int, call: Any) -> dict[str, Any]:
         arguments = {}
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
+            arguments = parse_json(arguments)
         except ValueError as error:
             raise RenderError(f"messages[{index}].tool_calls: arguments of {function['name']} are no JSON: {error}") from None
     return {**call, "type": "function", "function": {**function, "arguments": arguments}}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -43,10 +43,10 @@ def load_tokenizer(directory: Path) -> TokenizerFiles:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(read_regular(path))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(Problem(f"not a readable tokenizer file: {error}", file=str(path))) from error
     if not isinstance(value, dict):
         raise ConfigError(Problem("must be a JSON object", file=str(path)))

@@ -15,14 +15,18 @@ import json
 import os
 import secrets
 import stat
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.host.processes import ProcessIdentity, boot_id, host_name, start_ticks, this_process
 from platoon.host.scratch import private_dir
+from platoon.host.trees import REMOVAL_TIMEOUT_S, remove_tree
+from platoon.sandbox.base import SandboxLeft
 
 PREFIX = "process-"
 MAX_RECORD_BYTES = 1 << 20
@@ -68,8 +72,7 @@ def write_record(directory: Path, labels: Mapping[str, str]) -> None:
 def read_record(directory: Path) -> SandboxRecord | None:
     """The record of a sandbox directory; None when it is not there or not readable (a start that did not get that far)."""
     try:
-        with (directory / "sandbox.json").open("rb") as file:
-            value = json.loads(file.read(MAX_RECORD_BYTES))
+        value = parse_json(read_regular(directory / "sandbox.json", MAX_RECORD_BYTES))
         owner = ProcessIdentity(
             str(value.get("host", host_name())),
             str(value.get("boot_id", boot_id())),
@@ -79,6 +82,17 @@ def read_record(directory: Path) -> SandboxRecord | None:
         return SandboxRecord({str(key): str(item) for key, item in value["labels"].items()}, owner)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def remove_sandbox(directory: Path, labels: Mapping[str, str]) -> None:
+    """Removes a sandbox's directory. Raises SandboxLeft for one that stays; its record is there then, so that it is found again."""
+    try:
+        remove_tree(directory)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        with suppress(OSError):
+            write_record(directory, labels)
+        reason = error.strerror if isinstance(error, OSError) else f"no end within {REMOVAL_TIMEOUT_S:g} s"
+        raise SandboxLeft(f"{directory} could not be removed: {reason}") from error
 
 
 def new_directory(root: Path) -> Path:

@@ -13,8 +13,8 @@ from typing import Any
 from platoon.errors import ConfigError, Problem
 from platoon.host.processes import boot_id
 from platoon.host.scratch import check_private
-from platoon.host.trees import copy_tree, remove_tree
-from platoon.sandbox.base import SandboxSnapshot, SandboxSpec
+from platoon.host.trees import copy_tree
+from platoon.sandbox.base import SandboxLeft, SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
 from platoon.sandbox.process.path_map import HOME, ROOTS, PathMap
 from platoon.sandbox.process.sandbox import ProcessSandbox, enough_tools
@@ -99,7 +99,7 @@ class ProcessProvider:
         except BaseException:
             for relay in relays.values():
                 await relay.close()
-            remove_tree(directory)
+            layout.remove_sandbox(directory, spec.labels)
             raise
 
     async def reap(self, labels: Mapping[str, str]) -> int:
@@ -111,7 +111,9 @@ class ProcessProvider:
             return 0
         check_private(root)
         mine = list(self._abandoned(root.resolve(), labels))
-        await asyncio.gather(*(self._end(directory) for directory in mine))
+        ends = await asyncio.gather(*(self._end(directory) for directory in mine), return_exceptions=True)
+        if left := [end for end in ends if end is not None]:
+            raise SandboxLeft("; ".join(map(str, left)))
         return len(mine)
 
     def _root(self) -> Path:
@@ -140,7 +142,10 @@ class ProcessProvider:
         for directory in layout.sandbox_directories(root):
             record = layout.read_record(directory)
             if record is None and layout.is_half_made(directory):
-                remove_tree(directory)
+                try:
+                    layout.remove_sandbox(directory, {})
+                except SandboxLeft as left:
+                    logger.warning("%s", left)
             elif record is not None and record.abandoned() and labels.items() <= record.labels.items():
                 found.append(directory)
         return found
@@ -155,7 +160,7 @@ class ProcessProvider:
         if left:
             logger.warning("%s: still running: %s", directory, ", ".join(str(row.pid) for row in left))
             return
-        await asyncio.to_thread(remove_tree, directory)
+        await asyncio.to_thread(layout.remove_sandbox, directory, record.labels if record is not None else {})
 
 
 def lay_out(fs: Path, spec: SandboxSpec) -> None:

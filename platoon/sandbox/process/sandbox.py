@@ -16,7 +16,7 @@ from pathlib import Path
 
 from platoon.host.processes import start_ticks, ticks_now
 from platoon.host.run_command import OUTPUT_LIMIT_BYTES, CommandResult, run_command
-from platoon.host.trees import copy_file, copy_tree, remove_tree
+from platoon.host.trees import copy_file, copy_tree
 from platoon.host.waiting import finish
 from platoon.sandbox.base import Command, ExecResult, SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
@@ -142,7 +142,7 @@ class ProcessSandbox:
         for relay in self._relays.values():
             await relay.close()
         await self._kill()
-        await asyncio.to_thread(remove_tree, self.directory)
+        await asyncio.to_thread(layout.remove_sandbox, self.directory, self.spec.labels)
         self._deleted = True
 
     async def _kill(self) -> None:

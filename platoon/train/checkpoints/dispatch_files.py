@@ -7,13 +7,13 @@ is never changed once it is written, so the rows before keep theirs.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from platoon.artifacts.publish import publish_json
+from platoon.artifacts.reading import parse_json
 from platoon.train.checkpoints.dispatch_state import FORMAT, DispatchState, LostState, kept_digests
 from platoon.train.checkpoints.kept_groups import GroupStore, read_named
 from platoon.train.checkpoints.participants import StateWriter
@@ -77,7 +77,7 @@ def read_state(run_dir: Path, record: Mapping[str, Any]) -> Mapping[str, Any]:
     if hashlib.sha256(data).hexdigest() != record["sha256"]:
         raise LostState(f"{path}: damaged, its content has another digest than its checkpoint says")
     try:
-        state: Mapping[str, Any] = json.loads(data)
+        state: Mapping[str, Any] = parse_json(data)
     except ValueError as error:
         raise LostState(f"{path}: not a dispatch state: {error}") from error
     return state

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from platoon.artifacts.canonical import canonical_bytes
 from platoon.artifacts.publish import publish_bytes
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.artifacts.store import key_of
 from platoon.errors import PlatoonError
 from platoon.rows import codec
@@ -72,7 +72,7 @@ class GroupStore:
         if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
             raise LostState(f"{path}: damaged, its content has another digest than its name")
         try:
-            value = json.loads(data)
+            value = parse_json(data)
             if value["format"] != FORMAT:
                 raise refuse_format(value["format"], str(path))
             block = None if value["rows"] is None else self._rows(digest, value["rows"])
@@ -117,7 +117,7 @@ class GroupStore:
 def read_named(path: Path) -> bytes:
     """A file that a checkpoint names. Raises LostState when it is not there, PlatoonError for a read that failed."""
     try:
-        return path.read_bytes()
+        return read_regular(path, None)
     except GONE as error:
         raise LostState(f"{path}: a checkpoint names this file, and it is not there: {error.strerror}") from error
     except OSError as error:

@@ -19,6 +19,11 @@ CHECKPOINT_ADVICE = "delete the line to go on from the checkpoints that are left
 DELETED_ADVICE = "delete the line; what it names is asked for once more"
 
 
+# The service's names of what it keeps: exactly three parts.
+StatePath = Annotated[str, Field(pattern=r"^tinker://[^/\s.][^/\s]{0,255}/(external_)?weights/[^/\s.][^/\s]{0,255}$")]
+SamplerPath = Annotated[str, Field(pattern=r"^tinker://[^/\s.][^/\s]{0,255}/(external_|sampler_)weights/[^/\s.][^/\s]{0,255}$")]
+
+
 class DispatchRecord(Row):
     """The draws of a checkpoint. file: below the run directory; pruning deletes it with the row's weights."""
 
@@ -39,8 +44,8 @@ class SftRecord(Row):
 class Weights(Row):
     """One policy's part of a save. Without counters there was one publication and one optimizer update a step of the run."""
 
-    state_path: Text
-    sampler_path: Text
+    state_path: StatePath
+    sampler_path: SamplerPath
     policy_version: Count = 0
     optimizer_steps: Count = 0
 
@@ -53,8 +58,8 @@ class CheckpointRow(Row):
     start: Count = 0
     epoch: Count = 0
     final: bool = False
-    state_path: Text | None = None
-    sampler_path: Text | None = None
+    state_path: StatePath | None = None
+    sampler_path: SamplerPath | None = None
     policy_version: Count = 0
     optimizer_steps: Count = 0
     rows_digest: Text | None = None
@@ -72,7 +77,7 @@ class CheckpointRow(Row):
 class DeletedRow(Row):
     """A path that the service no longer has."""
 
-    path: Text
+    path: StatePath | SamplerPath
 
 
 def policy_file(run_dir: Path, policy: str) -> Path:

@@ -7,6 +7,7 @@ rows are trained, or how, is.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -80,9 +81,13 @@ def identity_digest(identity: Mapping[str, Any]) -> str:
 def check_identity(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool:
     """Whether the directory has an identity; touches nothing. Raises IdentityError, naming each key, when it has another one."""
     path = run_dir / FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         return False
-    found, wanted = flat(read_json(path, "run identity")), flat(json.loads(json.dumps(dict(identity))))
+    advice = f"bring it back as it was; or {own_run_advice(run)}"
+    value = read_json(path, "run identity", advice)
+    if not isinstance(value, dict) or value.get("rule") != RULE:
+        raise IdentityError(Problem(f"not a run identity of rule {RULE}", file=str(path), advice=advice))
+    found, wanted = flat(value), flat(json.loads(json.dumps(dict(identity))))
     changed = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
     if not changed:
         return True

@@ -2,28 +2,38 @@
 
 `process.json` says who holds it: host, boot, pid, start time, job id. The holder renews the file's time; a holder on this host is
 judged by its process, one elsewhere by the age of that renewal on the file system's own clock, so that clocks of nodes need not
-agree. A lease of a dead holder is taken over. A lock beside it serialises takers on file systems that have one.
+agree. `process.lock` beside it is locked as long as the holder lives, which counts even where `process.json` was deleted; a file
+system without locks has the lease alone. A lease of a dead holder is taken over. A holder whose lease was deleted or is another's
+finds that out at its next renewal, and has to stop.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
+import errno
+import fcntl
 import os
 import threading
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_json
-from platoon.errors import ConfigError, HeldError, Problem
+from platoon.artifacts.reading import open_regular, parse_json, read_regular
+from platoon.errors import ConfigError, HeldError, PlatoonError, Problem
 from platoon.host.locks import file_lock
 from platoon.host.processes import ProcessIdentity, this_process
 
 FILE = "process.json"
+LOCK = "process.lock"
 RENEW_EVERY_S = 10.0
 # A holder elsewhere that did not renew for this long is dead.
 DEAD_AFTER_S = 120.0
-TAKE_TIMEOUT_S = 30.0
+# The lock is held for a run's life or for a look: only a look is worth waiting for.
+TAKE_TIMEOUT_S = 2.0
+LOOK_EVERY_S = 1.0
+SIZE_LIMIT_BYTES = 1 << 16
+NO_LOCKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK})
 
 
 @dataclass(frozen=True)
@@ -43,38 +53,75 @@ class Holder:
         return f"process {self.identity.pid} on {self.identity.host}{job}"
 
 
+class LeaseLost(PlatoonError):
+    """The run directory is no longer this process's. may_save: nobody else can have it yet."""
+
+    def __init__(self, path: Path, holder: ProcessIdentity | None, *, may_save: bool) -> None:
+        self.may_save = may_save
+        became = f"names process {holder.pid} on {holder.host} now" if holder else "was deleted or changed"
+        ended = "it saves what it has and ends" if may_save else "it ends without saving"
+        super().__init__(f"{path}: {became}, so this process may not go on with the run: {ended}; the same command goes on")
+
+
 def live_holder(run_dir: Path) -> Holder | None:
-    """The live trainer of a run directory, None when there is none. Touches nothing unless the holder is elsewhere.
+    """The live trainer of a run directory by its lease, None when there is none. Touches nothing unless the holder is elsewhere.
 
     Raises ConfigError for a lease that does not read.
     """
-    holder = _read(run_dir / FILE)
-    return holder if holder is not None and holder.alive() else None
+    path = run_dir / FILE
+    try:
+        named = _named(path)
+        if named is None:
+            return None
+        identity, job_id = named
+        holder = Holder(identity, job_id, 0.0 if identity.alive() is not None else _age_s(path))
+    except (OSError, ValueError) as error:
+        rule = f"it does not say who trains this run ({error.strerror if isinstance(error, OSError) else error})"
+        advice = "make sure that no trainer of this run lives, then remove the file"
+        raise ConfigError(Problem(rule, file=str(path), advice=advice)) from error
+    return holder if holder.alive() else None
 
 
 def refuse_held(run_dir: Path) -> None:
     """Raises HeldError when another live process trains in `run_dir`."""
-    holder = live_holder(run_dir)
-    if holder is not None and holder.identity != this_process():
-        raise HeldError(f"{run_dir}: {holder} trains this run (wait for it, or stop it)")
+    if not _refuse_named(run_dir) and _is_locked(run_dir / LOCK):
+        raise HeldError(
+            f"{run_dir}: {LOCK} is locked, so a process that {FILE} does not name trains this run: that file was deleted, or its "
+            f"node is gone (wait for it, or stop it; once no trainer of this run lives on any node, delete {LOCK})"
+        )
 
 
 class Lease:
-    """A held run directory. Use as a context manager; renewed by a thread while held."""
+    """A held run directory. Use as a context manager; renewed by a thread while held.
+
+    loss: how it ceased to be this process's, once that is known.
+    """
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / FILE
+        self._path, self._lock_path = run_dir / FILE, run_dir / LOCK
+        self._lock = ExitStack()
+        self._lock_file = (0, 0)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self.loss: LeaseLost | None = None
 
     def __enter__(self) -> Lease:
         """Raises HeldError when a live process holds it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(self._path.with_suffix(".lock"), timeout_s=TAKE_TIMEOUT_S, what="the lease of the run directory"):
-            refuse_held(self._path.parent)
-            value = {**this_process().to_dict(), "job_id": os.environ.get("SLURM_JOB_ID")}
-            publish_json(self._path, value, WRITABLE)
+        run_dir = self._path.parent
+        run_dir.mkdir(parents=True, exist_ok=True)
+        refuse_held(run_dir)
+        with ExitStack() as lock:
+            try:
+                lock.enter_context(file_lock(self._lock_path, timeout_s=TAKE_TIMEOUT_S, what="the lease of the run directory"))
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+            # Who came in between, on a file system without locks.
+            _refuse_named(run_dir)
+            self._lock_file = _file_of(self._lock_path)
+            publish_json(self._path, {**this_process().to_dict(), "job_id": os.environ.get("SLURM_JOB_ID")}, WRITABLE)
             os.utime(self._path)
+            self._lock = lock.pop_all()
         self._thread = threading.Thread(target=self._renew, name="platoon-lease", daemon=True)
         self._thread.start()
         return self
@@ -83,42 +130,83 @@ class Lease:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        if self._is_ours():
-            self._path.unlink(missing_ok=True)
+        with suppress(OSError, LeaseLost):
+            self.check()
+            self._path.unlink()
+        self._lock.close()
 
-    def _is_ours(self) -> bool:
+    def check(self) -> None:
+        """Raises LeaseLost when the directory is no longer this process's, OSError when that cannot be told now."""
         try:
-            holder = _read(self._path)
-        except ConfigError:
-            return False
-        return holder is not None and holder.identity == this_process()
+            named = _named(self._path)
+        except ValueError:
+            named = None
+        holder = named[0] if named else None
+        if holder == this_process():
+            return
+        may_save = holder is None and _file_of(self._lock_path) == self._lock_file
+        self.loss = LeaseLost(self._path, holder, may_save=may_save)
+        raise self.loss
+
+    async def lost(self) -> LeaseLost:
+        """Waits until the directory is no longer this process's, and says how. Cancel it freely."""
+        while self.loss is None:  # noqa: ASYNC110  because a thread finds it out
+            await asyncio.sleep(LOOK_EVERY_S)
+        return self.loss
 
     def _renew(self) -> None:
         while not self._stop.wait(RENEW_EVERY_S):
             try:
+                self.check()
                 os.utime(self._path)
+            except LeaseLost:
+                return
             except OSError:
                 # A file system that is away for a moment costs one renewal, not the run.
                 continue
 
 
-def _read(path: Path) -> Holder | None:
-    """Who holds the lease, None without a file. Raises ConfigError for a file that says nothing: its holder may live."""
+def _refuse_named(run_dir: Path) -> bool:
+    """Whether the lease names a live process, which is this one; raises HeldError for another."""
+    holder = live_holder(run_dir)
+    if holder is not None and holder.identity != this_process():
+        raise HeldError(f"{run_dir}: {holder} trains this run (wait for it, or stop it)")
+    return holder is not None
+
+
+def _named(path: Path) -> tuple[ProcessIdentity, str | None] | None:
+    """Process and job that a lease names, None without a file. Raises OSError, and ValueError for a file that says nothing."""
     try:
-        value: Any = json.loads(path.read_bytes())
-        identity = ProcessIdentity.from_dict(value)
-        age_s = 0.0 if identity.alive() is not None else _age_s(path)
-        return Holder(identity, value.get("job_id"), age_s)
+        value = parse_json(read_regular(path, SIZE_LIMIT_BYTES))
+        return ProcessIdentity.from_dict(value), value.get("job_id")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            Problem(
-                f"it does not say who trains this run ({error})",
-                file=str(path),
-                advice="make sure that no trainer of this run lives, then remove the file",
-            )
-        ) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file; False where that cannot be told."""
+    try:
+        descriptor = open_regular(path)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _file_of(path: Path) -> tuple[int, int]:
+    """What tells a file from another one of its name, zeros without a file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 def _age_s(path: Path) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import platoon
 from platoon.errors import IdentityError, PlatoonError, Problem
 from platoon.train.checkpoints.rows import checkpoint_rows, deleted_paths, policy_file
+from platoon.train.metrics import FILE as METRICS_FILE
 from platoon.train.policy.spec import MAIN
 from platoon.train.run_directory.identity import own_run_advice
 from platoon.train.trainer.metrics_log import COMPONENTS, CURVE, TIMES, read_metrics
@@ -42,12 +43,18 @@ def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str)
 
 def refuse_unmeasured(run: str, run_dir: Path, row: Mapping[str, Any]) -> None:
     """Raises PlatoonError for a row up to which no rollout was measured, by the metrics: its weights are those it began with."""
-    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
-    if steps and not any("train/reward" in step for step in steps):
+    steps, lost = _metrics(run_dir, row)
+    if steps and not lost and not any("train/reward" in step for step in steps):
         text = (
             f"run {run}: not one rollout of its {row['batch']} steps was measured, so nothing was trained and there is no receipt"
         )
         raise PlatoonError(f"{text}; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}")
+
+
+def _metrics(run_dir: Path, row: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """The metrics of the steps up to a checkpoint, and for how many of them there are none."""
+    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
+    return steps, row["batch"] - len(steps)
 
 
 def _weights(entry: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +68,7 @@ def _paths(row: Mapping[str, Any]) -> set[str]:
 
 def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """facts: what the configuration says: `trainer`, `identity`, `inputs`, `parent`, `seed`."""
-    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
+    steps, lost = _metrics(run_dir, row)
     curve = [_point(step) for step in steps]
     checkpoint = {"name": row["name"], **_weights(row, row)}
     return {
@@ -71,14 +78,16 @@ def receipt_body(run: str, run_dir: Path, row: Mapping[str, Any], facts: Mapping
         "checkpoint": {**checkpoint, "step": row["batch"], "weights": row["rows_digest"]},
         "policies": {policy: _weights(entry, row) for policy, entry in row.get("policies", {}).items()},
         "platoon": platoon.__version__,
-        "figures": _figures(curve, steps),
+        "figures": {"steps_without_metrics": lost} if lost else _figures(curve, steps),
         "curve": curve,
     }
 
 
 def told_figures(run_dir: Path, row: Mapping[str, Any]) -> str:
     """Where the run began and ended, for a person: its reward, else its loss; empty for a run of neither."""
-    steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
+    steps, lost = _metrics(run_dir, row)
+    if lost:
+        return f"its figures are not known: {run_dir / METRICS_FILE} lacks {lost} of {row['batch']} steps"
     for name, metric in (("reward", "train/reward"), ("loss", "train/loss")):
         values = [step[metric] for step in steps if metric in step]
         if values:

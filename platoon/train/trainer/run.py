@@ -23,6 +23,7 @@ from platoon.train.policy.policy import Policy
 from platoon.train.policy.service import DamagedCheckpointError, ServiceFactory, checkpoint_exists
 from platoon.train.policy.spec import MAIN
 from platoon.train.policy.waits import Waits, together
+from platoon.train.run_directory.lease import Lease, LeaseLost
 from platoon.train.run_directory.provenance import add_provenance, provenance, write_provenance
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.budget import TimeBudget
@@ -139,6 +140,8 @@ class TrainerRun:
         self._watch(self._tell_again())
         for name, died in self._services.items():
             self._watch(self._fail_when(name, died))
+        if self.settings.lease is not None:
+            self._watch(self._stop_when_lost(self.settings.lease))
 
     async def _sessions(self) -> None:
         needs = self.trainer.needs()
@@ -243,6 +246,7 @@ class TrainerRun:
         """
         if self._committer is None:
             raise RuntimeError("a step ends only inside a start")
+        await self._check_lease()
         self.step += 1
         self.rows_digest = _chained(self.rows_digest, result.rows_digest)
         self._epoch = result.epoch
@@ -268,6 +272,7 @@ class TrainerRun:
 
     async def _save_and_publish(self, name: str, versions: Mapping[str, int], publish: set[str]) -> None:
         assert self._committer is not None
+        await self._check_lease()
         began = self.clock()
         counters = Counters(self.step, self.start, self.rows_digest, versions, self._epoch)
         saved = await self._committer.save(name, counters)
@@ -289,6 +294,27 @@ class TrainerRun:
 
     async def _fail_when(self, name: str, died: Callable[[], Awaitable[str]]) -> None:
         self.waits.fail(f"the training service {name} ended: {await died()}")
+
+    async def _stop_when_lost(self, lease: Lease) -> None:
+        lost = await lease.lost()
+        self.console.say(str(lost))
+        if lost.may_save:
+            self.stop.ask("lease")
+        else:
+            self.waits.fail(str(lost))
+
+    async def _check_lease(self) -> None:
+        """Raises LeaseLost when the run directory may be another's, before a row goes into it."""
+        if self.settings.lease is not None:
+            try:
+                await asyncio.to_thread(self.settings.lease.check)
+            except LeaseLost as lost:
+                if not lost.may_save:
+                    raise
+                self.stop.ask("lease")
+            except OSError:
+                # The row itself says what is wrong with the disk.
+                pass
 
     def _watch(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -11,6 +11,7 @@ from platoon.train.checkpoints.saving import Cadence
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import PolicySpec
+from platoon.train.run_directory.lease import Lease
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class RunSettings:
 
     identity_digest: what the chain of row digests begins with. addresses: service of each policy. sampled: policies that agents
     sample. watchdog: timeout in seconds and exit code, None for none. budget_started_at: on `clock`, when the budget began to
-    count.
+    count. lease: what the start holds its run directory by; None where nobody else can come.
     """
 
     run_dir: Path
@@ -34,6 +35,7 @@ class RunSettings:
     time_budget_s: float | None = None
     budget_started_at: float | None = None
     watchdog: tuple[float, int] | None = None
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True)

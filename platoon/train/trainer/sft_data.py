@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer, RenderError
 from platoon.train.policy.wire import WireRows
@@ -43,7 +44,7 @@ def read_conversations(paths: Sequence[Path]) -> list[Conversation]:
     problems: list[Problem] = []
     for path in paths:
         try:
-            lines = path.read_bytes().splitlines()
+            lines = read_regular(path, None).splitlines()
         except OSError as error:
             problems.append(Problem(f"not a readable chat file: {error.strerror}", key="trainer_options.data", file=str(path)))
             continue
@@ -64,7 +65,7 @@ def read_conversations(paths: Sequence[Path]) -> list[Conversation]:
 
 def _parse(line: bytes, place: str) -> tuple[str, Conversation | None]:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         return f"not a JSON line: {error}", None
     messages = value.get("messages") if isinstance(value, dict) else None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from platoon.errors import ConfigError, HeldError
-from platoon.host.processes import this_process
+from platoon.host.processes import start_ticks, this_process
 from platoon.train.run_directory import lease as module
-from platoon.train.run_directory.lease import Lease, live_holder, refuse_held
+from platoon.train.run_directory.lease import Lease, LeaseLost, live_holder, refuse_held
 
 pytestmark = pytest.mark.unit
 
@@ -80,3 +83,80 @@ def test_a_lease_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         while path.stat().st_mtime < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert path.stat().st_mtime > 2
+
+
+def test_a_live_trainer_keeps_its_directory_when_its_lease_is_deleted(tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        (tmp_path / "process.json").unlink()
+        for attempt in (lambda: refuse_held(tmp_path), Lease(tmp_path).__enter__):
+            with pytest.raises(HeldError, match=r"process\.lock is locked.*wait for it, or stop it.*delete process\.lock"):
+                attempt()
+        assert not (tmp_path / "process.json").exists()
+        holder.kill()
+        holder.wait()
+        with Lease(tmp_path):
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def taken(directory: Path, text: str) -> None:
+    (directory / "process.json").write_text(text)
+
+
+ANOTHER = json.dumps({**this_process().to_dict(), "pid": 1})
+# Name of a change -> what is done, whether the holder may still save.
+LOSSES: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "deleted": (lambda directory: (directory / "process.json").unlink(), True),
+    "emptied": (lambda directory: taken(directory, ""), True),
+    "taken": (lambda directory: taken(directory, ANOTHER), False),
+    "both_deleted": (lambda directory: [(directory / name).unlink() for name in ("process.json", "process.lock")], False),
+    "moved": (lambda directory: directory.rename(directory.with_name("elsewhere")), False),
+    "replaced": (lambda directory: [directory.rename(directory.with_name("elsewhere")), directory.mkdir()], False),
+}
+
+
+@pytest.mark.parametrize("change", LOSSES)
+def test_a_holder_finds_out_that_its_directory_is_no_longer_its_own(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RENEW_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.01)
+    make, may_save = LOSSES[change]
+    directory = tmp_path / "run"
+    with Lease(directory) as lease:
+        lease.check()
+        make(directory)
+        lost = asyncio.run(asyncio.wait_for(lease.lost(), 10))
+        assert lost.may_save == may_save and str(directory / "process.json") in str(lost) and lost.exit_code == 1
+        assert ("names process 1 on" in str(lost)) == (change == "taken")
+        with pytest.raises(LeaseLost):
+            lease.check()
+    left = directory / "process.json"
+    assert (left.read_text() == ANOTHER) if change == "taken" else (not left.exists() or left.read_text() == "")
+
+
+def test_a_deleted_lease_that_another_took_is_saved_under_no_more(tmp_path: Path) -> None:
+    with Lease(tmp_path) as lease:
+        (tmp_path / "process.json").unlink()
+        with pytest.raises(LeaseLost, match="it saves what it has and ends"):
+            lease.check()
+        taken(tmp_path, ANOTHER)
+        with pytest.raises(LeaseLost, match="it ends without saving"):
+            lease.check()
+        assert lease.loss is not None and not lease.loss.may_save
+
+
+def test_a_file_system_without_locks_has_the_lease_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with Lease(tmp_path) as lease:
+        lease.check()
+        taken(tmp_path, json.dumps({**this_process().to_dict(), "pid": 1, "start_ticks": start_ticks(1)}))
+        with pytest.raises(HeldError, match="process 1 "):
+            Lease(tmp_path).__enter__()

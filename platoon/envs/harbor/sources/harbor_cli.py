@@ -6,7 +6,6 @@ Only its JSON is read. Whatever login it has is its own: nothing of it is asked 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.reading import parse_json
 from platoon.config.text import hide_credentials, printable
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.errors import ConfigError, PlatoonError, Problem
@@ -119,8 +119,8 @@ def _one_object(result: CommandResult, package: str) -> Mapping[str, Any]:
     try:
         if result.stdout_dropped_bytes:
             raise ValueError(f"more than {JSON_LIMIT_BYTES} bytes")
-        value = json.loads(result.stdout)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(result.stdout)
+    except ValueError as error:
         raise HarborCliError(f"what the Harbor CLI says of {package} is no JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise HarborCliError(f"what the Harbor CLI says of {package} is no JSON object")

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from platoon._native import is_ignored
 from platoon.artifacts.digests import git_blob_sha1, hex_of, sha256_file
 from platoon.artifacts.publish import WRITABLE, publish_bytes
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.content import is_plain_name
@@ -312,6 +313,6 @@ def _has_content(path: Path, file: RemoteFile) -> bool:
 
 def _read_listing(path: Path) -> list[RemoteFile] | None:
     try:
-        return [RemoteFile(str(row[0]), int(row[1]), str(row[2])) for row in json.loads(path.read_bytes())]
+        return [RemoteFile(str(row[0]), int(row[1]), str(row[2])) for row in parse_json(read_regular(path))]
     except (OSError, ValueError, TypeError, IndexError):
         return None

@@ -6,13 +6,13 @@ holds a `task.toml`. The tree is anybody's: each path is checked before it is us
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
+from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.text import printable
 from platoon.envs.harbor.content import is_plain_name
 from platoon.envs.harbor.sources.protocol import SourceTask
@@ -133,12 +133,10 @@ def with_content(tasks: Iterable[SourceTask], contents: Mapping[str, str]) -> li
 
 
 def _single_id(tree: Tree) -> str:
-    import tomllib
-
     data = tree.read(TASK_FILE) or b""
     try:
-        name = tomllib.loads(data.decode("utf-8")).get("task", {}).get("name")
-    except (ValueError, AttributeError, RecursionError):
+        name = parse_toml(data.decode("utf-8")).get("task", {}).get("name")
+    except (ValueError, AttributeError):
         name = None
     return check_id(tree.reference, name if isinstance(name, str) and name else tree.own_name())
 
@@ -183,8 +181,8 @@ def _scan(tree: Tree) -> dict[str, str]:
 
 def _parse(reference: str, text: str, place: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+    except ValueError as error:
         raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=place, file=reference)) from None
 
 

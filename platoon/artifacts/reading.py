@@ -1,0 +1,102 @@
+"""Reads documents that somebody else may have written: regular files alone, of bounded size and depth, in Unicode.
+
+Assumes nothing of what lies at a path. Guarantees that reading never waits (a FIFO has no writer, a device no end), and that what
+a parser returns can be walked, written as JSON and encoded: nothing is nested deeper than `DEPTH_LIMIT`, no text holds half a
+surrogate pair. Every parser of documents goes through here: `json.loads` ends a process by recursion, and hands surrogates on.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+SIZE_LIMIT_BYTES = 256 << 20
+DEPTH_LIMIT = 200
+
+# What may be half a surrogate pair: UTF-8 has none but in escapes.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+    """A descriptor of a regular file, links followed; never waits. Raises OSError for anything else, naming the path."""
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        # Sockets, and FIFOs and devices without their other end.
+        if error.errno in (errno.ENXIO, errno.ENODEV):
+            raise _irregular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    return descriptor
+
+
+def read_regular(path: Path, limit_bytes: int | None = SIZE_LIMIT_BYTES) -> bytes:
+    """The bytes of a regular file. Raises OSError, naming the path, for anything else and for more than `limit_bytes`."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        data = file.read(-1 if limit_bytes is None else limit_bytes + 1)
+    if limit_bytes is not None and len(data) > limit_bytes:
+        raise OSError(errno.EFBIG, f"has more than {limit_bytes} bytes", str(path))
+    return data
+
+
+def parse_json(text: bytes | str, **options: Any) -> Any:
+    """The value of JSON text, in UTF-8 where it is bytes. options: those of `json.loads`.
+
+    Raises ValueError for what is no JSON, is nested deeper than `DEPTH_LIMIT`, or holds half a surrogate pair.
+    """
+    try:
+        decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        value = json.loads(decoded, **options)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise _too_deep() from None
+    # No value is deeper than its text has brackets, so most are not walked.
+    if decoded.count("[") + decoded.count("{") > DEPTH_LIMIT:
+        _check_depth(value)
+    if _SURROGATE.search(decoded):
+        _check_text(value)
+    return value
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The value of TOML text. Raises ValueError for what is no TOML or is nested deeper than `DEPTH_LIMIT`."""
+    try:
+        value = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        holders = [node for node in level if isinstance(node, dict | list)]
+        if not holders:
+            return
+        level = [item for node in holders for item in (node.values() if isinstance(node, dict) else node)]
+    raise _too_deep()
+
+
+def _check_text(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text is Unicode without surrogates, and holds \\u{ord(error.object[error.start]):04x} alone") from None
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"is nested deeper than {DEPTH_LIMIT} levels")
+
+
+def _irregular(path: Path) -> OSError:
+    return OSError(errno.EINVAL, "is not a regular file", str(path))

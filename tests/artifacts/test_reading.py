@@ -1,0 +1,137 @@
+"""What a person or another program may have left at a path: read within bounds, or one error; never a wait, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import platoon
+from platoon.artifacts.canonical import canonical_bytes, read_json
+from platoon.artifacts.publish import publish_bytes
+from platoon.artifacts.reading import DEPTH_LIMIT, open_regular, parse_json, parse_toml, read_regular
+from platoon.artifacts.row_log import append_json_line, read_json_lines
+from platoon.errors import ConfigError
+from platoon.host.console import Console
+
+pytestmark = pytest.mark.unit
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+IRREGULAR: dict[str, Callable[[Path], object]] = {
+    "fifo": os.mkfifo,
+    "socket": make_socket,
+    "directory": Path.mkdir,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
+RULE = "is not a regular file|Is a directory"
+
+
+@pytest.mark.parametrize("kind", IRREGULAR)
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_APPEND])
+def test_only_regular_files_are_opened(flags: int, kind: str, tmp_path: Path) -> None:
+    IRREGULAR[kind](tmp_path / "x")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match=RULE) as refusal:
+        open_regular(tmp_path / "x", flags)
+    assert refusal.value.filename is not None and len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("kind", IRREGULAR)
+def test_readers_and_writers_of_documents_name_what_is_no_file(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    IRREGULAR[kind](path)
+    with pytest.raises(ConfigError, match=f"{path}: not a readable plan: is not a regular file"):
+        read_json(path, "plan")
+    with pytest.raises(ConfigError, match=f"{path}: cannot be read: is not a regular file"):
+        read_json_lines(path)
+    with pytest.raises(OSError, match=RULE):
+        append_json_line(path, {})
+    with pytest.raises(OSError, match=RULE), Console().also_to(path):
+        pass
+    if kind != "directory":
+        publish_bytes(path, b"x")
+        assert read_regular(path) == b"x"
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"12345")
+    assert read_regular(tmp_path / "x", 5) == read_regular(tmp_path / "x", None) == b"12345"
+    with pytest.raises(OSError, match="has more than 4 bytes"):
+        read_regular(tmp_path / "x", 4)
+
+
+FAULTS = {
+    "deep_list": (b"[" * 100_000, "is nested deeper than"),
+    "deep_object": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "is nested deeper than"),
+    "one_too_deep": (b"[" * (DEPTH_LIMIT + 1) + b"]" * (DEPTH_LIMIT + 1), "is nested deeper than"),
+    "surrogate": (rb'{"a": ["\ud800"]}', r"holds \\ud800 alone"),
+    "surrogate_key": (rb'{"\uDfff": 1}', r"holds \\udfff alone"),
+    "not_utf8": (b'{"a": "\xff"}', r"is not UTF-8 \(byte 7\)"),
+    "utf16": ('{"a": 1}'.encode("utf-16"), "is not UTF-8"),
+    "empty": (b"", "Expecting value"),
+    "digits": (b"1" * 10_000, "limit"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_document_at_fault_is_one_error_with_file_and_advice(fault: str, tmp_path: Path) -> None:
+    data, rule = FAULTS[fault]
+    with pytest.raises(ValueError, match=rule):
+        parse_json(data)
+    (tmp_path / "x").write_bytes(data)
+    with pytest.raises(ConfigError, match=rule) as refusal:
+        read_json(tmp_path / "x", "plan", "make it again")
+    assert str(refusal.value).startswith(f"{tmp_path / 'x'}: not a readable plan: ")
+    assert str(refusal.value).endswith("(make it again)")
+    (tmp_path / "x").write_bytes(data + b"\n{}\n")
+    if data:
+        with pytest.raises(ConfigError, match=rf"x:1: is no JSON: .*{rule}"):
+            read_json_lines(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": "\U0001f600"}, {"a": "é\\ud800"}, [[[]]] * 1000, json.loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT)]
+)
+def test_what_is_read_can_be_written(value: object) -> None:
+    for text in (json.dumps(value).encode(), json.dumps(value, ensure_ascii=False)):
+        assert parse_json(text) == value
+    assert parse_json(canonical_bytes(value)) == value
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "{a = " * 5000, ".".join("a" * 1000) + " = 1"])
+def test_deep_toml_is_one_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"nested deeper|too deep|maximum"):
+        parse_toml(text)
+
+
+# Modules that parse texts of their own making, or stand outside the package when they run, or bound the parser otherwise.
+OWN_PARSERS = {
+    "artifacts/reading.py",
+    "gateway/bodies.py",
+    "harness/builtin/platoon_bash/platoon_bash.py",
+    "images/dockerfile/parse.py",
+    "local/bases.py",
+    "local/launcher.py",
+    "local/server.py",
+    "rows/codec.py",
+    "sampling/renderers/cookbook.py",
+    "train/launch.py",
+    "train/run_directory/identity.py",
+}
+
+
+def test_documents_are_parsed_in_one_place() -> None:
+    root = Path(platoon.__file__).parent
+    parsers = re.compile(r"\bjson\.loads?\(|\btomllib\.loads?\(")
+    found = {str(path.relative_to(root)) for path in root.rglob("*.py") if parsers.search(path.read_text())}
+    assert found == OWN_PARSERS
