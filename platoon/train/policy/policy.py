@@ -18,7 +18,7 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.service_errors import missing_checkpoint
 from platoon.sampling.swappable import SwappableSampler
 from platoon.train.policy.learner import Learner, Timeouts
-from platoon.train.policy.service import Retries, ServiceAddress, ServiceFactory, open_session, open_training_client
+from platoon.train.policy.service import ServiceAddress, ServiceFactory, open_session, open_training_client
 from platoon.train.policy.spec import PolicySpec
 from platoon.train.policy.waits import Waits
 
@@ -88,12 +88,10 @@ class Policy:
         """Opens the policy's session, one of its own."""
         self._service = await open_session(self._factory, self.address, self._waits)
 
-    async def open(self, state_path: str | None, timeouts: Timeouts, stop: asyncio.Event, *, fail_closed: bool) -> None:
+    async def open(self, state_path: str | None, timeouts: Timeouts, *, fail_closed: bool) -> None:
         """Opens the training client: a checkpoint of this run, or what the spec starts from."""
         with self._begins_with(self.spec.load_checkpoint_path if state_path is None else None):
-            self._training = await open_training_client(
-                self._service, self.spec, state_path, waits=self._waits, stop=stop, retries=Retries()
-            )
+            self._training = await open_training_client(self._service, self.spec, state_path, waits=self._waits)
         self._learner = Learner(
             self.spec, self._training, self._factory, self._waits, timeouts, place=self.place, fail_closed=fail_closed
         )
