@@ -21,7 +21,7 @@ from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
-from platoon.train.checkpoints.saving import Cadence
+from platoon.train.checkpoints.saving import KEPT, Cadence
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
@@ -87,8 +87,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         try:
             reason = asyncio.run(_start(request, specs, trainer, identity=identity, console=console, make_factory=make_factory))
         except OSError as error:
-            text = f"run {request.run}: {error}; the last whole checkpoint is kept, and the same command goes on from it"
-            raise PlatoonError(text) from error
+            raise PlatoonError(f"run {request.run}: {error}; {KEPT}") from error
     if reason is not None:
         console.say(f"stopped after {reason}; the same command goes on")
         return EXIT_CODES[reason]

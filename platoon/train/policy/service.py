@@ -107,7 +107,7 @@ async def open_training_client(
     while True:
         try:
             call = _opening(client, spec, state_path)
-            return await waits.on(_resolved(call), timeout_s=max(1.0, deadline - loop.time()), what=what)
+            return await waits.on(resolved(call), timeout_s=max(1.0, deadline - loop.time()), what=what)
         except ServiceError as error:
             cause = error.__cause__
             if cause is not None and not waits.failure and state_path is not None and _is_damaged(cause):
@@ -130,8 +130,8 @@ def _opening(client: Any, spec: PolicySpec, state_path: str | None) -> Callable[
     return lambda: client.create_lora_training_client(spec.model.model_name, rank=spec.lora_rank, seed=spec.seed)
 
 
-async def _resolved(call: Callable[[], Any]) -> Any:
-    # The submission itself may make blocking requests, so it leaves the loop.
+async def resolved(call: Callable[[], Any]) -> Any:
+    """The answer to what `call` asks. The submission itself may make blocking requests, so it leaves the loop."""
     return await (await in_daemon_thread(call))
 
 
@@ -150,7 +150,7 @@ async def checkpoint_exists(factory: ServiceFactory, address: ServiceAddress, pa
     """Whether the service still has a checkpoint. Raises ServiceError when it cannot be asked."""
     what = f"whether {path} is still there"
     try:
-        asked = _resolved(lambda: factory.rest_client(address).get_weights_info_by_tinker_path(path))
+        asked = resolved(lambda: factory.rest_client(address).get_weights_info_by_tinker_path(path))
         await waits.on(asked, timeout_s=ASK_TIMEOUT_S, what=what)
     except ServiceError as error:
         cause = error.__cause__
