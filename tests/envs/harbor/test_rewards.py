@@ -139,6 +139,37 @@ def test_u74_a_plain_number_is_bounded_too(text: str):
     assert outcome.reason == "reward_file_malformed" and "beyond 1e+09" in outcome.metadata["reward_problem"]
 
 
+@pytest.mark.parametrize(
+    "text", ["1_0", "\u0661", "\uff11", "0x10", "1e1_0", "0.5.", "1,5", "--1", "e3", ".", "1e", "true", "infinit", "+nan1"]
+)
+def test_u74_a_plain_number_is_written_as_people_write_one(text: str):
+    outcome = judge(files(MISSING, text), RewardContract())
+    assert (outcome.reason, outcome.metadata["reward_problem"]) == ("reward_file_malformed", f"reward.txt is no number: {text!a}")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1.0),
+        ("0.5\n", 0.5),
+        (" 1e-3 ", 0.001),
+        ("+1.", 1.0),
+        (".5", 0.5),
+        ("-2E+3", -2000.0),
+        ("007", 7.0),
+        ("\r\n1\r\n", 1.0),
+    ],
+)
+def test_u74_forms_of_a_plain_number(text: str, number: float):
+    assert judge(files(MISSING, text), RewardContract()).reward == number
+
+
+@given(st.floats(min_value=-1e9, max_value=1e9))
+def test_u74_every_float_as_programs_print_it_counts(number: float):
+    for text in (repr(number), f"{number:e}", f"{number:f}"):
+        assert judge(files(MISSING, text), RewardContract()).reward == float(text)
+
+
 def test_u74_names_and_numbers_at_their_bounds_count():
     rewards = {"reward": 1e9, "a:b.c-d_E": -1e9, "x" * 64: 0.0, **{f"k{index}": 1.0 for index in range(61)}}
     outcome = judge(files(json.dumps(rewards)), RewardContract())
