@@ -99,12 +99,13 @@ def _request(
     from platoon.eval.adhoc import without_model
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
-    from platoon.eval.opening import LOCAL, address_of
     from platoon.eval.results import Weights, own_directory
     from platoon.pipeline.entries import entry_tasks
     from platoon.pipeline.inputs import build_inputs, read_inputs
     from platoon.site import load_site
     from platoon.train.components.player import route_of
+    from platoon.train.policy.spec import LOCAL
+    from platoon.train.services import base_url
 
     site = load_site(site_file)
     if inputs is not None and overrides:
@@ -122,7 +123,7 @@ def _request(
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
     routes = [route_of(entry.config, training=False) for entry in entries]
-    if weights.path is None and address_of(model.model_spec()) == LOCAL and not all(map(without_model, routes)):
+    if weights.path is None and base_url(model.model_spec()) == LOCAL and not all(map(without_model, routes)):
         console.say("the weights are untrained: --of RECEIPT evaluates those of a run")
     state_dir = site.state_dir()
     name = name or config.stem

@@ -48,7 +48,9 @@ SHOWN_CHARACTERS = 160
 def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: Path | None, **chosen: Any) -> None:
     """Plays one task of CONFIG, a training or an evaluation configuration, through its route."""
     from platoon import exits
+    from platoon.eval.adhoc import without_model
     from platoon.host.console import Console
+    from platoon.train.services import place_of
 
     if chosen["trained"] is not None and chosen["model_path"] is not None:
         raise click.UsageError("give --of or --model-path, not both")
@@ -56,7 +58,8 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     with Console(log_file=log_file) as console, _unless_refused(directory):
         console.progress("reading", str(config))
         request = _request(config, overrides, console, site=site, directory=directory, **chosen)
-        console.progress("playing", f"{request.task_id} with {request.route.harness}")
+        place = "" if without_model(request.route) else f" on {place_of(request.opening.spec)}"
+        console.progress("playing", f"{request.task_id} with {request.route.harness}{place}")
         result = asyncio.run(_play(request))
     if isinstance(result, signal.Signals):
         sys.exit(exits.INTERRUPTED if result is signal.SIGINT else exits.TERMINATED)
@@ -134,11 +137,13 @@ def _request(
     from dataclasses import replace
 
     from platoon.eval.adhoc import AdhocRequest, find_task, without_model
-    from platoon.eval.opening import LOCAL, OpenRequest, address_of
+    from platoon.eval.opening import OpenRequest
     from platoon.pipeline.entries import entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
     from platoon.train.components.player import rollout_settings, route_of
+    from platoon.train.policy.spec import LOCAL
+    from platoon.train.services import base_url
 
     found = build_inputs(config, directory / "inputs", site, console, overrides)
     # Through JSON, as strict models want it.
@@ -153,7 +158,7 @@ def _request(
     spec = read.model_spec("main") if training else read.model_spec()
     spec = replace(spec, model_name=model or spec.model_name, renderer_name=renderer or spec.renderer_name)
     weights = _weights(trained, model_path or (None if training else read.inference.model_path))
-    if weights.path is None and address_of(spec) == LOCAL and not without_model(route):
+    if weights.path is None and base_url(spec) == LOCAL and not without_model(route):
         console.say("the weights are untrained: --of RECEIPT plays those of a run")
     rollout_config = _rollout_config(read, entry.config, training)
     return AdhocRequest(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 Status = Literal["scored", "invalid", "error", "timeout", "cancelled"]
 STATUSES: tuple[Status, ...] = ("scored", "invalid", "error", "timeout", "cancelled")
+DETAIL_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Outcome:
     """status `scored` has `rewards[primary]`, a finite number; every other status has a reason or a failure_kind.
 
     metadata keys with a meaning: `grade_reason` (the grader's own reason, displaced by the rollout's), `platoon_zero` (a zero that
-    platoon gave and no grader).
+    platoon gave and no grader), `reward_problem` and `detail` (what exactly is wrong, of a reward file and else).
     """
 
     status: Status
@@ -43,6 +44,13 @@ class Outcome:
     def trainable(self) -> bool:
         return self.status == "scored"
 
+    @property
+    def explanation(self) -> str | None:
+        """The reason and what exactly is wrong, on one line; None where nothing says more than the status and the kind."""
+        detail = self.metadata.get("reward_problem") or self.metadata.get("detail") or ""
+        parts = (self.reason, " ".join(str(detail).split())[:DETAIL_CHARACTERS])
+        return ": ".join(part for part in parts if part) or None
+
     @classmethod
     def infra(
         cls,
@@ -64,3 +72,10 @@ class Outcome:
             "failure_kind": self.failure_kind,
             "metadata": dict(self.metadata),
         }
+
+
+def fault_text(kind: str | None, explanation: str | None, status: str) -> str:
+    """Why there is no measurement, for a person: the kind and the explanation, neither told twice."""
+    if kind is None or (explanation or "").partition(":")[0] == kind:
+        return explanation or status
+    return f"{kind}: {explanation}" if explanation else kind

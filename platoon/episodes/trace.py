@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from platoon.core.outcome import Outcome
+from platoon.core.outcome import Outcome, fault_text
 from platoon.core.task import Task
 from platoon.core.trajectory import ParentInfo, Trajectory, TrajectoryCollection, TrajectoryStep
 from platoon.gateway.agents import AgentRecord, CallRecord, Interaction
@@ -107,8 +107,7 @@ def _misc(agent: AgentRecord, outcome: Outcome) -> dict[str, Any]:
 
 def _error_message(agent: AgentRecord, outcome: Outcome) -> str | None:
     if outcome.status != "scored":
-        parts = [outcome.failure_kind or outcome.reason, outcome.metadata.get("detail")]
-        return ": ".join(str(part) for part in parts if part) or outcome.status
+        return fault_text(outcome.failure_kind, outcome.explanation, outcome.status)
     return LIMIT_MESSAGE if agent.result_status == "limit" else agent.result_error
 
 

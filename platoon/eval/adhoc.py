@@ -15,12 +15,13 @@ from platoon.episodes.rollout import run_rollout
 from platoon.episodes.route import RolloutSettings, Route
 from platoon.episodes.storage import TokenTable, write_whole
 from platoon.errors import ConfigError, Problem, ServiceError
-from platoon.eval.opening import MAIN, OpenRequest, check_key, open_policy
+from platoon.eval.opening import MAIN, OpenRequest, open_policy
 from platoon.gateway.seeds import SeedKey
 from platoon.gateway.service import ModelGateway
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.policy import PolicyRuntime
 from platoon.train.components.entries import EntryTasks
+from platoon.train.services import check_key
 
 WITHOUT_MODEL = ("platoon-oracle", "platoon-noop")
 
@@ -104,7 +105,7 @@ async def _policy(request: AdhocRequest) -> AsyncIterator[PolicyRuntime]:
         nobody: Any = _Nobody()
         yield PolicyRuntime(MAIN, ModelSpec(request.opening.spec.model_name, "none"), nobody, nobody)
         return
-    check_key(request.opening.spec)
+    check_key([request.opening.spec])
     async with open_policy(request.opening) as opened:
         yield opened.runtime
 

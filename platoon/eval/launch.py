@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from platoon import exits
 from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 from platoon.eval.config_defs import EvaluationConfig
-from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, check_key, open_policy
+from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, open_policy
 from platoon.eval.plan import PlannedRollout, plan_rollouts
 from platoon.eval.results import REPORTS, Results, Weights, provenance
 from platoon.eval.runner import Play, Progress, play_all
@@ -25,6 +25,7 @@ from platoon.host.console import Console, near
 from platoon.train.components.entries import EntryTasks
 from platoon.train.run_directory.lease import Lease
 from platoon.train.sandboxes import run_sandboxes
+from platoon.train.services import check_key, place_of
 from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
 
 MEMBER_GRACE_S = 900.0
@@ -67,7 +68,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
     own = request.config.inference
     kept = store.finished(plan, retry_errored=own.retry_errored) if own.resume else {}
     if len(kept) < len(plan):
-        check_key(request.config.model_spec())
+        check_key([request.config.model_spec()])
     began = time.monotonic()
     start = _Start(request, store, plan, kept, console, open_with, make_play or _player)
     try:
@@ -103,18 +104,20 @@ class _Start:
         request, stop = self.request, StopRequest()
         request.output_dir.mkdir(parents=True, exist_ok=True)
         stage = f"evaluation {request.name}"
-        self.console.progress(stage, "starting", "the training service")
+        self.console.progress(stage, "starting", place_of(request.config.model_spec()))
 
         def tell(progress: Progress) -> None:
             self.console.progress(stage, str(progress), "rollouts")
 
         with Lease(request.output_dir) as lease, SignalHandlers(stop, self.console.say):
-            async with (
-                run_sandboxes(request.output_dir, self.console),
-                self.open_with(self._opening()) as opened,
-                _watched(request, opened, lease, stop) as failure,
-                self.make_play(request, opened) as play,
-            ):
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(run_sandboxes(request.output_dir, self.console))
+                await stack.enter_async_context(_within_budget(request, stop))
+                opened = await stop.unless_asked(stack.enter_async_context(self.open_with(self._opening())))
+                if opened is None:
+                    return stop.reason, dict(self.kept)
+                failure = await stack.enter_async_context(_watched(opened, lease, stop))
+                play = await stack.enter_async_context(self.make_play(request, opened))
                 records = await play_all(
                     self.plan,
                     self.kept,
@@ -143,13 +146,8 @@ class _Start:
 
 
 @asynccontextmanager
-async def _watched(
-    request: EvalRequest, opened: OpenedPolicy, lease: Lease, stop: StopRequest
-) -> AsyncIterator[list[PlatoonError]]:
-    """Asks for a stop when the service ends, the directory is no longer ours, or the time budget ends.
-
-    What ends the evaluation is in the list.
-    """
+async def _watched(opened: OpenedPolicy, lease: Lease, stop: StopRequest) -> AsyncIterator[list[PlatoonError]]:
+    """Asks for a stop when the service ends by itself or the directory is no longer ours; what ends the evaluation is in the list."""
     failure: list[PlatoonError] = []
 
     async def service() -> None:
@@ -161,19 +159,29 @@ async def _watched(
         failure.append(await lease.lost())
         stop.event.set()
 
-    async def budget(left_s: float) -> None:
-        await asyncio.sleep(left_s)
+    async with _beside(directory(), service() if opened.died is not None else None):
+        yield failure
+
+
+@asynccontextmanager
+async def _within_budget(request: EvalRequest, stop: StopRequest) -> AsyncIterator[None]:
+    """Asks for a stop when the time budget ends."""
+
+    async def budget(budget_s: float) -> None:
+        ends_at = request.budget_started_at + budget_s - min(BUDGET_MARGIN_S, budget_s / 4)
+        await asyncio.sleep(max(0.0, ends_at - time.monotonic()))
         stop.ask("budget")
 
-    tasks = [asyncio.create_task(directory())]
-    if opened.died is not None:
-        tasks.append(asyncio.create_task(service()))
-    if request.time_budget_s is not None:
-        margin_s = min(BUDGET_MARGIN_S, request.time_budget_s / 4)
-        ends_at = request.budget_started_at + request.time_budget_s - margin_s
-        tasks.append(asyncio.create_task(budget(max(0.0, ends_at - time.monotonic()))))
+    async with _beside(budget(request.time_budget_s) if request.time_budget_s is not None else None):
+        yield
+
+
+@asynccontextmanager
+async def _beside(*works: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
+    """Runs what there is of these until the block ends."""
+    tasks = [asyncio.create_task(work) for work in works if work is not None]
     try:
-        yield failure
+        yield
     finally:
         for task in tasks:
             task.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,14 +11,13 @@ from typing import Any
 
 from platoon.errors import ConfigError, Problem, ServiceError
 from platoon.host.imports import begin_import
+from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.policy import PolicyRuntime
+from platoon.train.policy.spec import LOCAL
+from platoon.train.services import base_url
 
-LOCAL = "local"
 MAIN = "main"
-ADDRESS_VARIABLE = "TINKER_BASE_URL"
-KEY_VARIABLE = "TINKER_API_KEY"
-KEY_PREFIX = "tml-"
 OPEN_TIMEOUT_S = 300.0
 
 
@@ -44,22 +42,12 @@ class OpenRequest:
     log_path: Path
 
 
-def check_key(spec: ModelSpec) -> None:
-    """Raises ConfigError when the service needs a key and none that can be one is set."""
-    if address_of(spec) != LOCAL and not os.environ.get(KEY_VARIABLE, "").startswith(KEY_PREFIX):
-        advice = "or evaluate on an embedded service: tinker_base_url: local"
-        raise ConfigError(Problem(f"must be set and begin with {KEY_PREFIX!r}", key=KEY_VARIABLE, advice=advice))
-
-
-def address_of(spec: ModelSpec) -> str | None:
-    return spec.base_url or os.environ.get(ADDRESS_VARIABLE) or None
-
-
 @asynccontextmanager
 async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
     """The policy while the block runs; an embedded service is ended with it."""
-    if address_of(request.spec) != LOCAL:
-        yield OpenedPolicy(await _runtime(request, address_of(request.spec), None, None))
+    address = base_url(request.spec)
+    if address != LOCAL:
+        yield OpenedPolicy(await _runtime(request, address, None, None))
         return
     from platoon.local.bases import all_bases
     from platoon.local.launcher import start_local_service
@@ -83,13 +71,12 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
     from platoon.train.trainer.renderers import tokenizer_directory
 
     spec = request.spec
-    renderer = await asyncio.to_thread(lambda: build_renderer(spec, tokenizer or tokenizer_directory(spec.model_name)))
+    renderer = await in_daemon_thread(lambda: build_renderer(spec, tokenizer or tokenizer_directory(spec.model_name)))
     with service_errors("opening the sampler", base_url=base_url):
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 # The SDK opens its session in its first call and blocks its caller meanwhile.
-                opening = await asyncio.to_thread(_sampling_client, base_url, api_key, spec.model_name, request.model_path)
-                client = await opening
+                client = await (await in_daemon_thread(lambda: _sampling_client(base_url, api_key, spec, request.model_path)))
         except TimeoutError:
             address = base_url or "the default address"
             raise ServiceError(f"the service at {address} gave no sampler in {OPEN_TIMEOUT_S:g} s") from None
@@ -109,11 +96,11 @@ def _rest_client(base_url: str | None, api_key: str | None) -> Any:
     return tinker.RestClient(base_url=base_url, api_key=api_key)
 
 
-def _sampling_client(base_url: str | None, api_key: str | None, model_name: str, model_path: str | None) -> Any:
+def _sampling_client(base_url: str | None, api_key: str | None, spec: ModelSpec, model_path: str | None) -> Any:
     """The future of a sampling client."""
     import tinker
 
     service = tinker.ServiceClient(base_url=base_url, api_key=api_key)
     if model_path is not None:
         return service.create_sampling_client(model_path=model_path)
-    return service.create_sampling_client(base_model=model_name)
+    return service.create_sampling_client(base_model=spec.model_name)

@@ -35,6 +35,7 @@ def final_report(records: Sequence[RolloutRecord], threshold: float, *, timeout_
             "failed_rollouts": len(valid) - len(successes),
             "errored_rollouts": len(records) - len(valid),
             "outcome_status_counts": dict(sorted(Counter(record.status for record in records).items())),
+            "fault_counts": dict(sorted(Counter(record.fault for record in records if record.fault).items())),
             "reward_key_counts": dict(sorted(Counter(record.reward_key for record in records if record.reward_key).items())),
             "success_rate": len(successes) / len(valid) if valid else None,
             "success_at_k": mean([float(task["successes"] > 0) for task in with_valid]),

@@ -12,6 +12,7 @@ import platoon
 from platoon.artifacts.canonical import canonical_digest, read_json
 from platoon.artifacts.publish import WRITABLE, publish_bytes, publish_json
 from platoon.artifacts.receipts import write_receipt
+from platoon.core.outcome import fault_text
 from platoon.errors import PlatoonError
 from platoon.eval import report as reports
 from platoon.eval.config_defs import EvaluationConfig
@@ -98,7 +99,9 @@ class Results:
         if not summary["valid_rollouts"]:
             first = next(record for record in self.records if record.errored)
             rule = f"none of {len(self.records)} rollouts could be measured"
-            raise PlatoonError(f"{rule}; the first, task {first.task_id!r}: {first.failure_kind}: {first.error}")
+            raise PlatoonError(
+                f"{rule}; the first, task {first.task_id!r}: {fault_text(first.failure_kind, first.error, first.status)}"
+            )
         directory = self.store.directory / REPORTS
         lines = [json.dumps(task, sort_keys=True, ensure_ascii=False) for task in report["tasks"]]
         publish_bytes(directory / "task_results.jsonl", "".join(f"{line}\n" for line in lines).encode(), WRITABLE)
@@ -112,9 +115,9 @@ class Results:
         if receipt is not None:
             write_receipt(receipt, "evaluation", self.receipt(report))
         mean = "none" if summary["reward_mean"] is None else f"{summary['reward_mean']:.4f}"
-        errored = summary["errored_rollouts"]
         text = f"evaluation {self.name}: mean reward {mean} over {summary['valid_rollouts']} rollouts"
-        return text + (f", {errored} without a measurement" if errored else "")
+        faults = ", ".join(f"{fault} {count}" for fault, count in summary["fault_counts"].items())
+        return text + (f", {sum(summary['fault_counts'].values())} without a measurement: {faults}" if faults else "")
 
     def report(self) -> dict[str, Any]:
         workflow = self.config.inference.workflow

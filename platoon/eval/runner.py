@@ -101,7 +101,7 @@ async def _one(rollout: PlannedRollout, play: Play, store: EvaluationStore, limi
         log.warning("rollout %d of task %s failed: %s", rollout.index, rollout.task_id, error, exc_info=error)
         status = "timeout" if kind == "no_answer" else "error"
         return RolloutRecord(
-            rollout.entry, rollout.task_id, rollout.index, status, None, failure_kind=kind, error=str(error) or kind
+            rollout.entry, rollout.task_id, rollout.index, status, None, failure_kind=kind, error=str(error) or None
         )
     return _record(rollout, finished)
 
@@ -117,11 +117,12 @@ def _record(rollout: PlannedRollout, finished: Rollout) -> RolloutRecord:
         dict(outcome.rewards) if outcome.status == "scored" else {},
         outcome.primary if outcome.status == "scored" else "",
         outcome.failure_kind,
-        None if outcome.status == "scored" else outcome.reason or outcome.failure_kind,
+        None if outcome.status == "scored" else outcome.explanation,
         dict(finished.seconds),
         dict(finished.tokens),
         finished.calls,
         _plain(outcome.metadata),
+        outcome.reason,
     )
 
 

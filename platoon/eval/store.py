@@ -31,7 +31,8 @@ class StartRow(Row):
 
 @dataclass(frozen=True)
 class RolloutRecord:
-    """One finished rollout. status: of its root. reward: None unless it was scored. error: why it has no measurement."""
+    """One finished rollout. status: of its root. reward: None unless it was scored. reason and error: why it has
+    no measurement, by name and in words."""
 
     entry: str
     task_id: str
@@ -46,6 +47,12 @@ class RolloutRecord:
     tokens: Mapping[str, int] = field(default_factory=dict)
     calls: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """The shortest name of why there is no measurement; None with one."""
+        return (self.reason or self.failure_kind or self.status) if self.errored else None
 
     @property
     def errored(self) -> bool:
@@ -63,6 +70,7 @@ class RolloutRecord:
             "rewards": dict(self.rewards),
             "reward_key": self.reward_key,
             "failure_kind": self.failure_kind,
+            "reason": self.reason,
             "error": self.error,
             "seconds": dict(self.seconds),
             "wall_time_seconds": self.seconds.get("total", 0.0),
@@ -88,6 +96,7 @@ class RolloutRecord:
             dict(value["usage"]),
             int(value["calls"]),
             dict(value["outcome_metadata"]),
+            value.get("reason"),
         )
 
 

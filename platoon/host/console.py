@@ -1,9 +1,9 @@
 """What a command tells a person while it works.
 
 On a terminal one status line shows the stage and what is waited for, redrawn in place (`status_line`); elsewhere plain lines are
-written, one at each change and otherwise one a minute. `--log-file` gets plain lines in every case, the error that ended the
-command among them. Progress goes to standard error: standard output is for results. What cannot be told (a full disk, a terminal
-that is gone) never ends the work.
+written: one at each change, one for the first wait that lasts, and otherwise one a minute. `--log-file` gets plain lines in every
+case, the error that ended the command among them. Progress goes to standard error: standard output is for results. What cannot be
+told (a full disk, a terminal that is gone) never ends the work.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from platoon.errors import PlatoonError
 from platoon.host.status_line import StatusLine
 
 QUIET_LINE_S = 60.0
+FIRST_WAIT_S = 5.0
 
 
 class Console:
@@ -40,6 +41,7 @@ class Console:
         self._lock = threading.Lock()
         self._last_line_at = float("-inf")
         self._last_stage = ""
+        self._wait_told = False
         drawn = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._status = StatusLine(self._stream) if drawn else None
         if log_file is not None:
@@ -68,14 +70,16 @@ class Console:
             self._write(text)
 
     def progress(self, stage: str, detail: str = "", waiting_for: str = "") -> None:
-        """The stage, where it is, and what it waits for. A line where the stage changed or a minute went by."""
+        """The stage, where it is, and what it waits for. A line where the stage changed or a minute went by,
+        and where a stage that told no wait has had one for a few seconds."""
         text = stage + (f": {detail}" if detail else "") + (f" (waiting for {waiting_for})" if waiting_for else "")
         with self._lock:
             now = self._clock()
             if self._status is not None:
                 self._status.show(stage, text)
-            if stage != self._last_stage or now - self._last_line_at >= QUIET_LINE_S:
-                self._last_stage, self._last_line_at = stage, now
+            quiet_s = FIRST_WAIT_S if waiting_for and not self._wait_told else QUIET_LINE_S
+            if stage != self._last_stage or now - self._last_line_at >= quiet_s:
+                self._last_stage, self._last_line_at, self._wait_told = stage, now, bool(waiting_for)
                 self._write(text, screen=self._status is None)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ found by digest when the file is loaded. Damaged files are listed apart and can 
 
 from __future__ import annotations
 
+import fcntl
 import re
 import sys
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -38,6 +39,8 @@ from platoon.local.refusals import NotFound, Refusal
 from platoon.local.shapes import ModelShape
 
 KINDS = {"weights": "training", "sampler_weights": "sampler"}
+# A file may be younger than its writer's lock, and on a few file systems there are no locks.
+YOUNG_PARTIAL_S = 2.0
 STALE_PARTIAL_S = 3600.0
 _RUN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}:train:[0-9]{1,9}")
 
@@ -140,7 +143,7 @@ class CheckpointStore:
     """The checkpoints below one directory."""
 
     def __init__(self, root: Path, now: Callable[[], float] = time.time) -> None:
-        self._root = root
+        self.root = root
         self._now = now
         self._reported: set[Path] = set()
 
@@ -178,6 +181,7 @@ class CheckpointStore:
             moments_digest=vectors_digest(list(vectors.values())[1:]) if len(vectors) > 1 else None,
         )
         with replacing(file) as stream:
+            _hold(stream)
             write(stream, shape, vectors, about)
         self._expiry_file(checkpoint).unlink(missing_ok=True)
         return self.info(checkpoint)
@@ -222,9 +226,9 @@ class CheckpointStore:
 
     def runs(self) -> list[str]:
         """Ids of all runs that have a directory, whether or not a checkpoint is left in it."""
-        if not self._root.is_dir():
+        if not self.root.is_dir():
             return []
-        return sorted(entry.name for entry in self._root.iterdir() if _RUN_ID.fullmatch(entry.name))
+        return sorted(entry.name for entry in self.root.iterdir() if _RUN_ID.fullmatch(entry.name))
 
     def delete(self, checkpoint: CheckpointId) -> None:
         """Deletes a checkpoint, whole or damaged. Raises NotFound when there is none, OSError when it stays."""
@@ -251,9 +255,9 @@ class CheckpointStore:
                     with suppress(OSError):
                         self._remove(item.id)
                         gone.append(item.id)
-            for partial in (self._root / run_id).glob("*/.*.partial"):
+            for partial in (self.root / run_id).glob("*/.*.partial"):
                 with suppress(OSError):
-                    if now - partial.stat().st_mtime > STALE_PARTIAL_S:
+                    if _abandoned(partial, now):
                         partial.unlink()
         return gone
 
@@ -268,7 +272,7 @@ class CheckpointStore:
         """All there is of a run, expired or not, by path; whatever vanishes meanwhile is left out."""
         check_run_id(run_id)
         for kind in KINDS:
-            for file in sorted((self._root / run_id / kind).glob("*.safetensors")):
+            for file in sorted((self.root / run_id / kind).glob("*.safetensors")):
                 # What has no name of a checkpoint cannot be asked for.
                 with suppress(Refusal):
                     yield self._look(CheckpointId.of(run_id, kind, file.name.removesuffix(".safetensors")))
@@ -292,10 +296,10 @@ class CheckpointStore:
         return DamagedCheckpoint(checkpoint, reason, modified_at, self._expiry(checkpoint, expires_at), status.st_size)
 
     def _file(self, checkpoint: CheckpointId) -> Path:
-        return self._root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.safetensors"
+        return self.root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.safetensors"
 
     def _expiry_file(self, checkpoint: CheckpointId) -> Path:
-        return self._root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.expires"
+        return self.root / checkpoint.run_id / checkpoint.kind / f"{checkpoint.name}.expires"
 
     def _read_info(self, checkpoint: CheckpointId) -> CheckpointInfo | None:
         """None when there is no such file. Raises DamagedFile when it is no whole checkpoint, OSError when it cannot be read."""
@@ -340,6 +344,25 @@ def _moment(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_MOMENT:
         raise ValueError(f"not a time in seconds: {str(value)[:40]!r}")
     return float(value)
+
+
+def _hold(stream: IO[bytes]) -> None:
+    """Says that the writer lives, for as long as the file is open."""
+    with suppress(OSError):
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _abandoned(partial: Path, now: float) -> bool:
+    """Whether the writer of a half-written file is dead. Raises OSError for a file that vanished."""
+    age_s = now - partial.stat().st_mtime
+    if age_s <= YOUNG_PARTIAL_S:
+        return False
+    with partial.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return age_s > STALE_PARTIAL_S
+    return True
 
 
 def _expired(found: CheckpointInfo | DamagedCheckpoint, now: float) -> bool:

@@ -15,6 +15,10 @@ class Category(StrEnum):
     SERVER = "server"
 
 
+class StorageError(Exception):
+    """The disk did not take a checkpoint; the message names the directory."""
+
+
 class Refusal(Exception):
     """The caller asked for what cannot be; the message says what and why."""
 

@@ -6,6 +6,7 @@ sequence numbers.
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from platoon.local.faults import FaultTable
 from platoon.local.learner import AdamSettings, Learner
 from platoon.local.model import Weights
 from platoon.local.promises import Outcome, Promise, Promises
-from platoon.local.refusals import NotFound, Refusal
+from platoon.local.refusals import NotFound, Refusal, StorageError
 from platoon.local.sampling_engine import LiveSampler, SamplingEngine
 from platoon.local.sessions import Model, Registry, SamplerRecord
 from platoon.local.settings import ServiceSettings
@@ -239,11 +240,15 @@ class LocalService:
         contents: Contents,
         body: requests.SaveWeights | requests.SaveWeightsForSampler,
     ) -> dict[str, Any]:
-        if self.faults.take("checkpoint_write", "before") is not None:
-            raise OSError(28, "No space left on device (a fault on demand)")
         overwrite = isinstance(body, requests.SaveWeights) and body.overwrite
         description = model.describe(body.user_metadata)
-        self.store.save(checkpoint, model.base.shape, contents, description, ttl_s=body.ttl_seconds, overwrite=overwrite)
+        try:
+            if self.faults.take("checkpoint_write", "before") is not None:
+                raise OSError(errno.ENOSPC, "No space left on device (a fault on demand)")
+            self.store.save(checkpoint, model.base.shape, contents, description, ttl_s=body.ttl_seconds, overwrite=overwrite)
+        except OSError as error:
+            text = f"{checkpoint.path} cannot be written in {self.store.root}: {error.strerror or error}"
+            raise StorageError(text) from error
         return {"path": checkpoint.path}
 
     # Promises

@@ -5,6 +5,7 @@ The SDK is recognised by module and class name, so that this costs no import of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 
 KEY_VARIABLE = "TINKER_API_KEY"
 NOT_FOUND = 404
+_ADDED = re.compile(r"Request failed: (.*) for self\.request_id=.*", re.DOTALL)
 REFUSED = frozenset({"AuthenticationError", "PermissionDeniedError"})
 
 
@@ -49,6 +51,12 @@ def missing_checkpoint(
     return ConfigError(Problem(f"the service at {base_url or 'the default address'} has no checkpoint {path}", advice=advice))
 
 
+def error_text(error: BaseException) -> str:
+    """Kind and text of an error of the SDK, without the names of its own variables that it adds to a service's answer."""
+    found = _ADDED.fullmatch(str(error))
+    return f"{type(error).__name__}: {found[1] if found else error}"
+
+
 def map_service_error(error: Exception, what: str, base_url: str | None, policy: str = "main") -> PlatoonError | None:
     """The error to raise instead, None for one that is not the service's."""
     names = {base.__name__ for base in type(error).__mro__}
@@ -60,5 +68,5 @@ def map_service_error(error: Exception, what: str, base_url: str | None, policy:
         return ConfigError(Problem(rule, key=KEY_VARIABLE, advice=f"set {KEY_VARIABLE} to a key that this server accepts"))
     # The SDK's pollers raise ValueError for a fatal status and RuntimeError for a closed client.
     if of_sdk or isinstance(error, ValueError | RuntimeError | OSError):
-        return ServiceError(f"{owner}{what} failed at {server}: {type(error).__name__}: {error}")
+        return ServiceError(f"{owner}{what} failed at {server}: {error_text(error)}")
     return None

@@ -21,7 +21,7 @@ from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
-from platoon.train.checkpoints.saving import Cadence
+from platoon.train.checkpoints.saving import KEPT, Cadence
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
@@ -29,7 +29,7 @@ from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
 from platoon.train.run_directory.identity import identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
 from platoon.train.sandboxes import run_sandboxes
-from platoon.train.services import check_keys, run_services
+from platoon.train.services import check_key, place_of, run_services
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.build import TrainInputs, build_trainer
 from platoon.train.trainer.found import check_found
@@ -75,7 +75,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         return exits.DONE
     if known:
         refuse_trained_beyond(request.run, request.run_dir, trainer.planned_steps(), _plan_key(config, trainer.planned_steps()))
-    check_keys(specs)
+    check_key(spec.model for spec in specs.values())
     _preview(config, specs, trainer)
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
     with Lease(request.run_dir) as lease, console.also_to(request.run_dir / "logs" / "train.log"):
@@ -87,8 +87,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         try:
             reason = asyncio.run(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
-            text = f"run {request.run}: {error}; the last whole checkpoint is kept, and the same command goes on from it"
-            raise PlatoonError(text) from error
+            raise PlatoonError(f"run {request.run}: {error}; {KEPT}") from error
         if reason is not None and lease.loss is not None:
             raise lease.loss
     if reason is not None:
@@ -119,7 +118,8 @@ class _Surroundings:
 async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer: Trainer, around: _Surroundings) -> str | None:
     """One start; the reason it stopped early, None when the plan is done."""
     config, console = request.inputs.config, around.console
-    console.progress("starting", f"run {request.run}", "the training service")
+    places = ", ".join(dict.fromkeys(place_of(spec.model) for spec in specs.values()))
+    console.progress("starting", f"run {request.run}", places)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
         services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,14 +33,14 @@ def service_names(config: RunConfig, specs: Mapping[str, PolicySpec]) -> dict[st
     return {policy: policy if policy in config.policies and config.policies[policy].tinker_base_url else "run" for policy in specs}
 
 
-def check_keys(specs: Mapping[str, PolicySpec]) -> None:
-    """Raises ConfigError when a service that is not embedded needs a key and none is set."""
-    if all(base_url(spec.model) == LOCAL for spec in specs.values()):
+def check_key(models: Iterable[ModelSpec]) -> None:
+    """Raises ConfigError when a service that is not embedded needs a key and none that can be one is set."""
+    if all(base_url(model) == LOCAL for model in models):
         return
     key = os.environ.get(KEY_VARIABLE, "")
     if not key.startswith(KEY_PREFIX):
         rule = f"must be set and begin with {KEY_PREFIX!r}" if not key else f"must begin with {KEY_PREFIX!r}"
-        raise ConfigError(Problem(rule, key=KEY_VARIABLE, advice="or train on an embedded service: tinker_base_url: local"))
+        raise ConfigError(Problem(rule, key=KEY_VARIABLE, advice="or use the embedded service: tinker_base_url: local"))
 
 
 @asynccontextmanager
@@ -79,3 +79,9 @@ async def run_services(
 def base_url(model: ModelSpec) -> str | None:
     """Where a model's service is; None for the SDK's default address."""
     return model.base_url or os.environ.get(ADDRESS_VARIABLE) or None
+
+
+def place_of(model: ModelSpec) -> str:
+    """The service of a model, for messages."""
+    address = base_url(model)
+    return "the embedded service" if address == LOCAL else f"the training service at {address or 'the default address'}"

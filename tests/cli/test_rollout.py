@@ -82,6 +82,24 @@ def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("writes", "told"),
+    [
+        ("true", "error, verifier_no_reward: reward_file_missing: neither reward.json nor reward.txt is there"),
+        (": > {}", "error, verifier_no_reward: reward_file_empty: reward.txt is empty"),
+        ("echo 1_0 > {}", "error, verifier_no_reward: reward_file_malformed: reward.txt is no number: '1_0'"),
+        ("ln -s nowhere {}", "invalid, reward_file_not_regular: reward.txt"),
+        ("truncate -s 2G {}", "invalid, reward_file_too_large: reward.txt"),
+    ],
+)
+def test_a_reward_that_is_none_is_shown_with_its_own_reason(run: Run, tmp_path: Path, writes: str, told: str) -> None:
+    script = writes.format('"$PLATOON_SANDBOX_ROOT/logs/verifier/reward.txt"')
+    (tmp_path / "tasks/t1/tests/test.sh").write_text(f"#!/bin/bash\n{script}\n")
+    code, out, _ = run("eval.yaml", "--task", "t1", "--harness", "platoon-noop")
+    assert code == exits.FAILED
+    assert told in out
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("--task", "t9"), "t1"),

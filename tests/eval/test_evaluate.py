@@ -69,10 +69,15 @@ class Evaluation:
         self.results, self.died = results, died
         self.played: list[PlannedRollout] = []
         self.opened = self.most = self.running = 0
+        self.told = ""
 
     def run(self, **changes: Any) -> int:
-        with Console(io.StringIO()) as console:
-            return evaluate(replace(self.request, **changes), console, self._open, self._player)
+        told = io.StringIO()
+        with Console(told) as console:
+            try:
+                return evaluate(replace(self.request, **changes), console, self._open, self._player)
+            finally:
+                self.told = told.getvalue()
 
     @asynccontextmanager
     async def _player(self, request: EvalRequest, opened: OpenedPolicy):
@@ -173,6 +178,7 @@ def test_only_a_measurement_counts(tmp_path: Path) -> None:
     figures = read_receipt(tmp_path / "eval.json")["figures"]
     assert (figures["reward_mean"], figures["valid"], figures["errored"]) == (0.5, 1, 3)
     assert figures["outcomes"] == {"error": 1, "invalid": 1, "scored": 1, "timeout": 1}
+    assert "mean reward 0.5000 over 1 rollouts, 3 without a measurement: no file 3" in evaluation.told
     tasks = read_receipt(tmp_path / "eval.json")["tasks"]
     assert tasks[0] == {"task": "a", "reward_mean": None, "rollouts": 2}
 
@@ -303,6 +309,25 @@ def test_the_output_directory_is_held_while_rollouts_are_played(tmp_path: Path) 
     assert Evaluation(tmp_path, watched).run() == exits.DONE
     assert held == [this_process()] * 4
     assert holder() is None
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, exits.TERMINATED), (signal.SIGINT, exits.INTERRUPTED)])
+def test_a_signal_ends_the_opening_of_the_policy(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    cleaned: list[str] = []
+
+    @asynccontextmanager
+    async def opens(request: Any):
+        os.kill(os.getpid(), number)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned.append("service")
+        yield OpenedPolicy(None)  # type: ignore[arg-type]
+
+    evaluation = Evaluation(tmp_path, rewards)
+    evaluation._open = opens  # type: ignore[method-assign]
+    assert evaluation.run() == code
+    assert cleaned == ["service"] and not evaluation.played
 
 
 def test_an_empty_split_is_refused(tmp_path: Path) -> None:

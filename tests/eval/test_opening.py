@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from platoon.errors import ConfigError
-from platoon.eval.opening import OpenRequest, check_key, open_policy
+from platoon.eval.opening import OpenRequest, open_policy
 from platoon.local.bases import all_bases
 from platoon.sampling.model_spec import ModelSpec, SamplingSettings
+from platoon.train.services import check_key
 
 
 def request(directory: Path, model: str = "local/tiny", path: str | None = None) -> OpenRequest:
@@ -58,6 +59,6 @@ def test_an_unknown_base_model_and_a_missing_key_are_refused(tmp_path: Path, mon
         asyncio.run(opens())
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     monkeypatch.setenv("TINKER_API_KEY", "sk-x")
-    with pytest.raises(ConfigError, match="TINKER_API_KEY: must be set and begin with 'tml-'"):
-        check_key(ModelSpec("m", "r"))
-    check_key(ModelSpec("m", "r", base_url="local"))
+    with pytest.raises(ConfigError, match="TINKER_API_KEY: must begin with 'tml-'"):
+        check_key([ModelSpec("m", "r")])
+    check_key([ModelSpec("m", "r", base_url="local")])

@@ -41,6 +41,16 @@ def test_lines_come_at_a_change_of_stage_and_once_a_minute() -> None:
     ]
 
 
+def test_a_stage_that_told_no_wait_tells_the_first_that_lasts() -> None:
+    stream, seconds = io.StringIO(), [0.0]
+    with Console(stream, clock=lambda: seconds[0]) as console:
+        console.progress("opening sessions")
+        for second in range(50):
+            seconds[0] = second
+            console.progress("opening sessions", "", "the service")
+    assert stream.getvalue().splitlines() == ["opening sessions", "opening sessions (waiting for the service)"]
+
+
 def test_a_log_file_gets_plain_lines_with_times_also_beside_a_terminal(tmp_path: Path) -> None:
     screen = Terminal()
     with Console(screen, tmp_path / "logs/run.log") as console:

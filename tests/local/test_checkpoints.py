@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -320,14 +322,35 @@ def test_an_unreadable_expiry_is_told_once_and_ignored(tmp_path: Path, capsys: p
     assert store.info(checkpoint()).expires_at is not None
 
 
-def test_old_half_written_files_of_dead_writers_are_reaped(tmp_path: Path) -> None:
+def test_half_written_files_of_dead_writers_are_reaped(tmp_path: Path) -> None:
+    """A writer holds a lock for as long as it lives; one that is older than any writer counts as dead."""
     clock = Clock()
     store = CheckpointStore(tmp_path, clock)
     directory = tmp_path / RUN / "weights"
     directory.mkdir(parents=True)
-    old, young = directory / ".a.1.partial", directory / ".b.2.partial"
-    for file, age_s in ((old, checkpoints.STALE_PARTIAL_S + 1), (young, 1.0)):
+    ages_s = {"dead": 10.0, "held": 10.0, "young": 1.0, "forgotten": checkpoints.STALE_PARTIAL_S + 1}
+    files = {name: directory / f".{name}.1.partial" for name in ages_s}
+    for name, file in files.items():
         file.write_bytes(b"x")
-        os.utime(file, (clock.now - age_s, clock.now - age_s))
-    store.reap()
-    assert not old.exists() and young.exists()
+        os.utime(file, (clock.now - ages_s[name], clock.now - ages_s[name]))
+    with files["held"].open("rb") as held, files["forgotten"].open("rb") as forgotten:
+        for stream in (held, forgotten):
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        store.reap()
+    assert [name for name, file in files.items() if file.exists()] == ["held", "young"]
+
+
+def test_a_checkpoint_under_way_is_not_reaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    store = CheckpointStore(tmp_path, clock)
+    whole = checkpoints.write
+
+    def slow(stream: Any, *rest: Any) -> None:
+        whole(stream, *rest)
+        stream.flush()
+        clock.now = time.time() + 100
+        store.reap()
+
+    monkeypatch.setattr(checkpoints, "write", slow)
+    store.save(checkpoint(), SHAPE, contents(), ABOUT)
+    assert store.load(checkpoint(), SHAPE).steps == contents().steps

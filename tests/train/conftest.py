@@ -67,7 +67,11 @@ class SftRuns:
     def start(self, steps: int, cadence: Cadence = NO_CADENCE, **settings: Any) -> TrainerRun:
         config = self.config(steps)
         specs = policy_specs(config)
-        trainer = SftTrainer(config, [self.data], None, lambda run, policy: ByteRenderer())
+
+        async def renderer(run: Any, policy: str) -> ByteRenderer:
+            return ByteRenderer()
+
+        trainer = SftTrainer(config, [self.data], None, renderer)
         return TrainerRun(
             RunSettings(
                 self.run_dir, identity_digest({}), specs, {key: ServiceAddress() for key in specs}, cadence=cadence, **settings

@@ -92,6 +92,7 @@ def test_u81_a_kill_at_any_call_of_the_service_resumes_to_the_same_weights(
             assert undisturbed(runs, 4, cadence) == expected, f"killed {moment} call {at}"
             steps = [row["step"] for row in rows(runs.run_dir / "metrics.jsonl")]
             assert steps == [1, 2, 3, 4]
+            assert weights_kept(runs) == set()
         else:
             assert at > 15
             return
@@ -114,6 +115,43 @@ def test_a_full_disk_while_a_checkpoint_is_written_keeps_the_last_whole_one(sft_
     assert rows(sft_runs.run_dir / "checkpoints.jsonl")[-1]["name"] == "recovery-000001"
     monkeypatch.setattr(saving, "append_json_line", whole)
     assert sft_runs.train(3, Cadence(recovery_every=1)).ended
+
+
+def weights_kept(runs: Any) -> set[str]:
+    """What the service holds beside what rows name, which must all be there."""
+    named = {row[key] for row in rows(runs.run_dir / "checkpoints.jsonl") for key in ("state_path", "sampler_path")}
+    held = set(runs.service.checkpoints)
+    assert named <= held
+    return held - named
+
+
+@pytest.mark.parametrize("operation", ["save_state", "save_weights_for_sampler"])
+def test_a_save_that_the_service_refuses_leaves_nothing_on_it(operation: str, sft_runs: Any) -> None:
+    def full(name: str) -> None:
+        if name == operation and sft_runs.service.named("optim_step"):
+            raise FakeStatusError(500, "cannot be written in state/checkpoints: No space left on device")
+
+    sft_runs.service.before = full
+    with pytest.raises(ServiceError, match=r"in state/checkpoints: No space.*; the last whole checkpoint is kept, and the same"):
+        sft_runs.train(3, Cadence(recovery_every=1))
+    assert weights_kept(sft_runs) == set()
+    sft_runs.service.before = lambda name: None
+    assert sft_runs.train(3, Cadence(recovery_every=1)).ended
+    assert weights_kept(sft_runs) == set()
+
+
+def test_what_a_service_could_not_delete_the_next_start_deletes(sft_runs: Any) -> None:
+    def full(name: str) -> None:
+        if name in {"save_weights_for_sampler", "delete_checkpoint"}:
+            raise FakeStatusError(500)
+
+    sft_runs.service.before = full
+    with pytest.raises(ServiceError):
+        sft_runs.train(1)
+    assert len(sft_runs.service.checkpoints) == 1
+    sft_runs.service.before = lambda name: None
+    assert sft_runs.train(1).ended
+    assert weights_kept(sft_runs) == set()
 
 
 @pytest.mark.parametrize("operation", ["forward_backward", "optim_step", "save_state", "create_lora_training_client"])

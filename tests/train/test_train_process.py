@@ -177,7 +177,12 @@ def test_a_disk_that_is_full_ends_the_run_and_keeps_the_last_whole_checkpoint(ru
     assert runs.run("run", "train.max_training_steps=2")[0] == 0
     saved = (runs.run_dir("run") / "checkpoints.jsonl").read_text()
     code, output = runs.run("run", "train.max_training_steps=3", file_size_bytes=20_000)
-    assert code == 1 and "checkpoint" in output
+    assert code == 1
+    state_dir = runs.directory / "runs" / ".tinker" / "checkpoints"
+    kept = "the last whole checkpoint is kept, and the same command goes on from it"
+    assert f"cannot be written in {state_dir}: File too large; {kept}\n" in output
     assert (runs.run_dir("run") / "checkpoints.jsonl").read_text() == saved
+    named = {f"tinker://{path.relative_to(state_dir).with_suffix('')}" for path in state_dir.rglob("*") if path.is_file()}
+    assert named == {row[key] for row in map(json.loads, saved.splitlines()) for key in ("state_path", "sampler_path")}
     assert runs.run("run", "train.max_training_steps=3")[0] == 0
     assert [row["step"] for row in runs.rows("run")] == [1, 2, 3]

@@ -1,7 +1,7 @@
 """The shell scripts that grading sends into a sandbox, and the readers of what they print.
 
 Plain `sh`, arguments by position. Answers start at a random marker drawn for the call, so that nothing written before can look like
-one. A file is read only when it is regular and reached through no link, and only up to a bound.
+one. A file is read only when it is regular, has no second name and is reached through no link, and only up to a bound.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ echo "$1 afresh"
 
 # $1 marker, $2 log root, $3 verifier logs, $4 tests, $5 bound of a reward file, $6 bytes of test output.
 _READ = """
+linked() { set -- $(ls -ldn -- "$1"); [ "$2" != 1 ]; }
 real=yes
 { [ -L "$2" ] || [ -L "$3" ]; } && real=no
 grep -qF -e " $3 " -e " $3/" /proc/self/mountinfo 2>/dev/null && real=no
 for name in reward.json reward.txt; do
   path=$3/$name
   if [ ! -e "$path" ] && [ ! -L "$path" ]; then echo "$1 $name missing"
-  elif [ $real = no ] || [ -L "$path" ] || [ ! -f "$path" ] || [ ! -r "$path" ]; then echo "$1 $name not_regular"
+  elif [ $real = no ] || [ -L "$path" ] || [ ! -f "$path" ] || [ ! -r "$path" ] || linked "$path"; then echo "$1 $name not_regular"
   else
     echo "$1 $name regular"
     head -c "$5" -- "$path" || exit 9

@@ -17,11 +17,9 @@ from platoon.errors import ServiceError
 from platoon.train.checkpoints.dispatch_files import KEY
 from platoon.train.checkpoints.rows import DELETED_FILE, checkpoint_rows, deleted_paths
 from platoon.train.policy.policy import Policy
-from platoon.train.policy.service import ServiceFactory
 from platoon.train.policy.spec import MAIN
-from platoon.train.policy.waits import Waits, status_of
+from platoon.train.policy.waits import status_of
 
-DELETE_TIMEOUT_S = 330.0
 EXIT_WAIT_S = 30.0
 FAILURES_THAT_STOP = 3
 UNSUPPORTED = frozenset({405, 501})
@@ -30,8 +28,6 @@ UNSUPPORTED = frozenset({405, 501})
 class PrunedRun(Protocol):
     """What pruning reads of a run."""
 
-    factory: ServiceFactory
-    waits: Waits
     console: Any
 
     @property
@@ -103,16 +99,10 @@ class Pruner:
         return True
 
     async def _delete_path(self, policy: Policy, path: str, row: Mapping[str, Any]) -> bool:
-        rest = self._run.factory.rest_client(policy.address)
         try:
-            deleted = rest.delete_checkpoint_from_tinker_path(path)
-            await self._run.waits.quiet().on(deleted, timeout_s=DELETE_TIMEOUT_S, what=f"the deletion of {path}")
-            result = "deleted"
+            result = "deleted" if await policy.delete_weights(path) else "absent"
         except ServiceError as error:
-            status = status_of(error.__cause__) if error.__cause__ else None
-            if status != 404:
-                return self._failed(path, error, status)
-            result = "absent"
+            return self._failed(path, error, status_of(error.__cause__) if error.__cause__ else None)
         entry = {"path": path, "name": row["name"], "policy_version": row.get("policy_version"), "result": result}
         await asyncio.to_thread(append_json_line, self._run_dir / DELETED_FILE, {**entry, "time": time.time()})
         return True

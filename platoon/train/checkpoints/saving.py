@@ -1,7 +1,8 @@
 """Full saves: capture at one instant, write files, save weights, append the row. The row is the commit point.
 
-Before the row is there, nothing of a save counts: a later start goes on from the row before, and what was written meanwhile is an
-orphan. Other trained policies are saved before main, each into its own file on its own service; main's row names them all.
+Before the row is there, nothing of a save counts: a later start goes on from the row before, and what was written meanwhile is
+deleted, at once or by the next start (`unfinished`). Other trained policies are saved before main, each into its own file on its
+own service; main's row names them all.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.row_log import append_json_line
-from platoon.errors import PlatoonError
+from platoon.errors import PlatoonError, ServiceError
 from platoon.train.checkpoints.participants import Participants, StateWriter
 from platoon.train.checkpoints.rows import policy_file
+from platoon.train.checkpoints.unfinished import drop_unfinished, name_weights, saved_whole
 from platoon.train.policy.policy import Policy, SavedWeights
 from platoon.train.policy.spec import MAIN
 from platoon.train.policy.waits import together
 
 FINAL = "final"
+KEPT = "the last whole checkpoint is kept, and the same command goes on from it"
 
 
 def recovery_name(step: int) -> str:
@@ -87,29 +90,37 @@ class Committer:
     async def save(self, name: str, counters: Counters) -> Mapping[str, SavedWeights]:
         """One full save; returns the paths per policy.
 
-        Raises ServiceError, or PlatoonError when the run directory cannot be written; then no row was appended.
+        Raises ServiceError, or PlatoonError when the run directory cannot be written; then no row was appended, and the services
+        keep nothing of it.
         """
-        try:
-            return await self._save(name, counters)
-        except OSError as error:
-            text = f"checkpoint {name} could not be written: {error}; the checkpoint before it is whole, the same command goes on"
-            raise PlatoonError(text) from error
+        policies = (*self._others, self._main)
+        async with self._lock:
+            await drop_unfinished(self._run_dir, policies)
+            try:
+                await asyncio.to_thread(name_weights, self._run_dir, policies, name)
+                saved = await self._save(name, counters)
+            except (OSError, ServiceError) as error:
+                await drop_unfinished(self._run_dir, policies)
+                text = str(error) if isinstance(error, ServiceError) else f"checkpoint {name} could not be written: {error}"
+                kind = ServiceError if isinstance(error, ServiceError) else PlatoonError
+                raise kind(f"{text}; {KEPT}") from error
+            saved_whole(self._run_dir)
+            return saved
 
     async def _save(self, name: str, counters: Counters) -> Mapping[str, SavedWeights]:
-        async with self._lock:
-            writers = self._participants.capture()
-            rows = {policy.id: _row(name, policy, counters) for policy in (self._main, *self._others)}
-            entries = await asyncio.to_thread(_write_states, writers, name)
-            paths = await together(*(self._save_other(policy, name, rows[policy.id]) for policy in self._others))
-            saved = {policy.id: path for policy, path in zip(self._others, paths, strict=True)}
-            saved[MAIN] = await self._main.save(name)
-            row = {**rows[MAIN], **_paths(saved[MAIN]), **entries}
-            if name == FINAL:
-                row["final"] = True
-            if self._others:
-                row["policies"] = {key: {**rows[key], **_paths(paths)} for key, paths in saved.items() if key != MAIN}
-            await asyncio.to_thread(append_json_line, policy_file(self._run_dir, MAIN), row)
-            return saved
+        writers = self._participants.capture()
+        rows = {policy.id: _row(name, policy, counters) for policy in (self._main, *self._others)}
+        entries = await asyncio.to_thread(_write_states, writers, name)
+        paths = await together(*(self._save_other(policy, name, rows[policy.id]) for policy in self._others))
+        saved = {policy.id: path for policy, path in zip(self._others, paths, strict=True)}
+        saved[MAIN] = await self._main.save(name)
+        row = {**rows[MAIN], **_paths(saved[MAIN]), **entries}
+        if name == FINAL:
+            row["final"] = True
+        if self._others:
+            row["policies"] = {key: {**rows[key], **_paths(paths)} for key, paths in saved.items() if key != MAIN}
+        await asyncio.to_thread(append_json_line, policy_file(self._run_dir, MAIN), row)
+        return saved
 
     async def _save_other(self, policy: Policy, name: str, row: Mapping[str, Any]) -> SavedWeights:
         saved = await policy.save(name)

@@ -15,14 +15,15 @@ from typing import Any
 from platoon.errors import ServiceError
 from platoon.sampling.context_window import ASK_TIMEOUT_S, with_service_window
 from platoon.sampling.model_spec import ModelSpec
-from platoon.sampling.service_errors import missing_checkpoint
+from platoon.sampling.service_errors import NOT_FOUND, missing_checkpoint
 from platoon.sampling.swappable import SwappableSampler
 from platoon.train.policy.learner import Learner, Timeouts
-from platoon.train.policy.service import Retries, ServiceAddress, ServiceFactory, open_session, open_training_client
+from platoon.train.policy.service import ServiceAddress, ServiceFactory, open_session, open_training_client, resolved
 from platoon.train.policy.spec import PolicySpec
-from platoon.train.policy.waits import Waits
+from platoon.train.policy.waits import Waits, status_of
 
 SAVE_TIMEOUT_S = 7200.0
+DELETE_TIMEOUT_S = 330.0
 
 
 @dataclass(frozen=True)
@@ -88,23 +89,40 @@ class Policy:
         """Opens the policy's session, one of its own."""
         self._service = await open_session(self._factory, self.address, self._waits)
 
-    async def open(self, state_path: str | None, timeouts: Timeouts, stop: asyncio.Event, *, fail_closed: bool) -> None:
+    async def open(self, state_path: str | None, timeouts: Timeouts, *, fail_closed: bool) -> None:
         """Opens the training client: a checkpoint of this run, or what the spec starts from."""
         with self._begins_with(self.spec.load_checkpoint_path if state_path is None else None):
-            self._training = await open_training_client(
-                self._service, self.spec, state_path, waits=self._waits, stop=stop, retries=Retries()
-            )
+            self._training = await open_training_client(self._service, self.spec, state_path, waits=self._waits)
         self._learner = Learner(
             self.spec, self._training, self._factory, self._waits, timeouts, place=self.place, fail_closed=fail_closed
         )
 
+    def weights_named(self, name: str) -> SavedWeights:
+        """Where `save` puts what it saves under `name`."""
+        run = f"tinker://{self._training.model_id}"
+        return SavedWeights(f"{run}/weights/{name}", f"{run}/sampler_weights/{name}")
+
     async def save(self, name: str) -> SavedWeights:
-        """Saves state and sampler weights under `name` and waits for both."""
-        state, sampler = self._training.save_state(name), self._training.save_weights_for_sampler(name)
+        """Saves state and sampler weights under `name`; nothing of it is under way when this returns or raises."""
         what = f"checkpoint {name!r} of {self.place}"
-        saved = await self._waits.on(state, timeout_s=SAVE_TIMEOUT_S, what=what)
-        sampled = await self._waits.on(sampler, timeout_s=SAVE_TIMEOUT_S, what=what)
+        asked = (self._training.save_state(name), self._training.save_weights_for_sampler(name))
+        waits = (self._waits.on(answer, timeout_s=SAVE_TIMEOUT_S, what=what) for answer in asked)
+        saved, sampled = await asyncio.gather(*waits, return_exceptions=True)
+        for answer in (saved, sampled):
+            if isinstance(answer, BaseException):
+                raise answer
         return SavedWeights(str(saved.path), str(sampled.path))
+
+    async def delete_weights(self, path: str) -> bool:
+        """Has the service delete a checkpoint; False when it has none there. Raises ServiceError when it stays."""
+        asked = resolved(lambda: self._factory.rest_client(self.address).delete_checkpoint_from_tinker_path(path))
+        try:
+            await self._waits.quiet().on(asked, timeout_s=DELETE_TIMEOUT_S, what=f"the deletion of {path}")
+        except ServiceError as error:
+            if error.__cause__ is not None and status_of(error.__cause__) == NOT_FOUND:
+                return False
+            raise
+        return True
 
     async def publish_saved(self, sampler_path: str, version: int) -> None:
         """Makes saved sampler weights what everybody samples, as `version`."""

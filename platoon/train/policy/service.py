@@ -92,14 +92,13 @@ class Retries:
 
 
 async def open_training_client(
-    client: Any, spec: PolicySpec, state_path: str | None, *, waits: Waits, stop: asyncio.Event, retries: Retries | None = None
+    client: Any, spec: PolicySpec, state_path: str | None, *, waits: Waits, retries: Retries | None = None
 ) -> Any:
     """The training client of a policy.
 
     state_path: a checkpoint of this run, restored with its optimizer. Without one the weights of `spec.load_checkpoint_path`, with
     the optimizer only where the spec asks, else a new adapter. Refusals that may pass are retried until `retries.total_s`, and
-    `waits` tell of each; a stop request ends the retries. Raises DamagedCheckpointError for one that is there and
-    cannot be read.
+    `waits` tell of each. Raises DamagedCheckpointError for one that is there and cannot be read.
     """
     retries = retries or Retries()
     loop = asyncio.get_running_loop()
@@ -108,20 +107,17 @@ async def open_training_client(
     while True:
         try:
             call = _opening(client, spec, state_path)
-            return await waits.on(_resolved(call), timeout_s=max(1.0, deadline - loop.time()), what=what)
+            return await waits.on(resolved(call), timeout_s=max(1.0, deadline - loop.time()), what=what)
         except ServiceError as error:
             cause = error.__cause__
             if cause is not None and not waits.failure and state_path is not None and _is_damaged(cause):
                 raise DamagedCheckpointError(str(error), state_path) from cause
             final = cause is None or waits.failure or not _may_pass(cause)
-            if final or stop.is_set() or loop.time() + pause_s > deadline:
+            if final or loop.time() + pause_s > deadline:
                 raise
             refusal = str(error)
-        try:
-            async with asyncio.timeout(pause_s):
-                await waits.alive(stop.wait(), what=f"{what}, asked again in {pause_s:g} s after {refusal}")
-        except TimeoutError:
-            pause_s = min(2 * pause_s, retries.longest_s)
+        await waits.alive(asyncio.sleep(pause_s), what=f"{what}, asked again in {pause_s:g} s after {refusal}")
+        pause_s = min(2 * pause_s, retries.longest_s)
 
 
 def _opening(client: Any, spec: PolicySpec, state_path: str | None) -> Callable[[], Any]:
@@ -134,8 +130,8 @@ def _opening(client: Any, spec: PolicySpec, state_path: str | None) -> Callable[
     return lambda: client.create_lora_training_client(spec.model.model_name, rank=spec.lora_rank, seed=spec.seed)
 
 
-async def _resolved(call: Callable[[], Any]) -> Any:
-    # The submission itself may make blocking requests, so it leaves the loop.
+async def resolved(call: Callable[[], Any]) -> Any:
+    """The answer to what `call` asks. The submission itself may make blocking requests, so it leaves the loop."""
     return await (await in_daemon_thread(call))
 
 
@@ -154,8 +150,8 @@ async def checkpoint_exists(factory: ServiceFactory, address: ServiceAddress, pa
     """Whether the service still has a checkpoint. Raises ServiceError when it cannot be asked."""
     what = f"whether {path} is still there"
     try:
-        rest = factory.rest_client(address)
-        await waits.on(_resolved(lambda: rest.get_weights_info_by_tinker_path(path)), timeout_s=ASK_TIMEOUT_S, what=what)
+        asked = resolved(lambda: factory.rest_client(address).get_weights_info_by_tinker_path(path))
+        await waits.on(asked, timeout_s=ASK_TIMEOUT_S, what=what)
     except ServiceError as error:
         cause = error.__cause__
         if cause is None or waits.failure or status_of(cause) in REFUSED_KEY or _may_pass(cause):

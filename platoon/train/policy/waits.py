@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
+from platoon.sampling.service_errors import error_text
 
 T = TypeVar("T")
 REFUSED_KEY = frozenset({401, 403})
@@ -72,7 +73,7 @@ class Waits:
             raise
         except Exception as error:
             # An answer torn by the service's end is a consequence: the cause is what a person needs to read.
-            reason = self.failure or f"{type(error).__name__}: {error}"
+            reason = self.failure or error_text(error)
             raise ServiceError(f"{what}: {reason}") from error
 
     async def alive(self, answer: Awaitable[T], *, what: str, timeout_s: float | None = None) -> T:

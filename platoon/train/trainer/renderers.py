@@ -12,23 +12,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from platoon.errors import ConfigError, Problem
+from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import Renderer
 from platoon.train.policy.spec import LOCAL, MAIN
 from platoon.train.services import base_url
 from platoon.train.trainer.api import Run
 
+OPEN_TIMEOUT_S = 300.0
 TOKENIZER_FILES = ["tokenizer*", "*.jinja", "special_tokens_map.json", "vocab*", "merges.txt", "config.json"]
 
 
-def renderer_of(run: Run, policy: str) -> Renderer:
+async def renderer_of(run: Run, policy: str) -> Renderer:
     """The renderer of a policy. A frozen policy has the tokenizer of a trained one of the same model, else its model's."""
     from platoon.sampling.renderers.build import build_renderer
 
     spec = run.policies[policy].spec
     same_model = [other for other in run.trained if other.spec.model.model_name == spec.model.model_name]
-    named = same_model[0].tokenizer_id if same_model else None
-    return build_renderer(spec.model, tokenizer_directory(named or spec.model.model_name))
+
+    def build() -> Renderer:
+        named = same_model[0].tokenizer_id if same_model else None
+        return build_renderer(spec.model, tokenizer_directory(named or spec.model.model_name))
+
+    # Service and hub are asked, and may not answer.
+    return await run.waits.alive(in_daemon_thread(build), what=f"the tokenizer of policy {policy!r}", timeout_s=OPEN_TIMEOUT_S)
 
 
 def section_of(policy: str) -> str:

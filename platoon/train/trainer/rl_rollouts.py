@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -48,7 +47,7 @@ class EnvironmentRollouts:
     async def prepare(self) -> None:
         """Builds the renderer of every policy that agents sample. Raises ConfigError for one that is none."""
         sampled = [policy.id for policy in self._run.policies.values() if policy.sampled]
-        self._renderers = await asyncio.to_thread(lambda: {policy: renderer_of(self._run, policy) for policy in sampled})
+        self._renderers = {policy: await renderer_of(self._run, policy) for policy in sampled}
 
     async def open(self) -> None:
         """Builds the gateway over every policy that agents sample, and a player an entry."""

@@ -32,7 +32,7 @@ from platoon.train.trainer.metrics_log import MetricsLog
 from platoon.train.trainer.settings import RunSettings, StepResult
 from platoon.train.trainer.signals import SignalHandlers, StopRequest, Watchdog
 
-TELL_EVERY_S = 15.0
+TELL_EVERY_S = 10.0
 
 
 class TrainerRun:
@@ -111,6 +111,8 @@ class TrainerRun:
         await self._closing.run(self._phases)
 
     async def _phases(self) -> None:
+        # Nothing is trained before these end, and each may wait long for a service: a stop request ends them where they are.
+        opening = (self._sessions, self._find_start, self._training_clients, self._prepare)
         for stage, phase in (
             ("checking", self._checks),
             ("installing signal handlers", self._signals),
@@ -124,7 +126,7 @@ class TrainerRun:
             ("saving at exit", self._exit_save),
         ):
             self.tell(stage)
-            await phase()
+            await (self.stop.unless_asked(phase()) if phase in opening else phase())
             if self.stop.asked and phase not in (self._steps, self._exit_save):
                 return
 
@@ -148,9 +150,9 @@ class TrainerRun:
         for spec in self.settings.specs.values():
             sampled = needs.rollouts and spec.id in self.settings.sampled
             self.policies[spec.id] = Policy(spec, self.settings.addresses[spec.id], self.factory, self.waits, sampled=sampled)
-        await together(*(policy.connect() for policy in self.policies.values()))
         for policy in self.policies.values():
             self._closing.add(f"session of {policy.id}", partial(self._close_session, policy))
+        await together(*(policy.connect() for policy in self.policies.values()))
 
     async def _close_session(self, policy: Policy) -> None:
         await policy.close("success" if self.ended else "errored")
@@ -198,7 +200,7 @@ class TrainerRun:
             await policy.publish_frozen()
             return
         begin = self.start_point.of(policy.id)
-        await policy.open(begin.state_path, self.settings.timeouts, self.stop.event, fail_closed=fail_closed)
+        await policy.open(begin.state_path, self.settings.timeouts, fail_closed=fail_closed)
         policy.version, policy.learner.optimizer_steps = begin.version, begin.optimizer_steps
 
     async def _prepare(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class SftTrainer(TrainerBase):
     """renderer: makes the renderer of a policy of the run, once its training client is open."""
 
     def __init__(
-        self, config: RunConfig, paths: Sequence[Path], max_length: int | None, renderer: Callable[[Run, str], Renderer]
+        self, config: RunConfig, paths: Sequence[Path], max_length: int | None, renderer: Callable[[Run, str], Awaitable[Renderer]]
     ) -> None:
         self._config, self._max_length, self._renderer = config, max_length, renderer
         self._conversations: list[Conversation] = read_conversations(paths)
@@ -90,7 +90,7 @@ class SftTrainer(TrainerBase):
         self._place.run = run
 
     async def prepare(self, run: Run) -> None:
-        renderer = self._renderer(run, MAIN)
+        renderer = await self._renderer(run, MAIN)
         self._rendered, skipped = await asyncio.to_thread(render_all, self._conversations, renderer, self._max_length)
         if skipped:
             run.console.say(f"{skipped} of {len(self._conversations)} conversations have nothing to train and are left out")

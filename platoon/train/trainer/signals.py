@@ -12,8 +12,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
+from typing import Any, TypeVar
 
 from platoon import exits
 
@@ -21,6 +22,8 @@ ECHO_S = 2.0
 WATCHDOG_CHECK_S = 60.0
 WATCHDOG_WARNS_AT = 0.75
 ENDING = (signal.SIGINT, signal.SIGTERM)
+
+T = TypeVar("T")
 
 EXIT_CODES = {"INT": exits.INTERRUPTED, "TERM": exits.TERMINATED, "USR1": exits.TERMINATED, "budget": exits.TRY_AGAIN}
 
@@ -39,6 +42,18 @@ class StopRequest:
     @property
     def asked(self) -> bool:
         return self.event.is_set()
+
+    async def unless_asked(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` gives, None when a stop is asked first: it is then cancelled, and has ended. For work that has nothing to
+        save."""
+        task, asked = asyncio.ensure_future(work), asyncio.ensure_future(self.event.wait())
+        try:
+            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            for left in (task, asked):
+                left.cancel()
+            await asyncio.gather(task, asked, return_exceptions=True)
 
 
 class SignalHandlers:
@@ -69,7 +84,7 @@ class SignalHandlers:
                 return
             self._first_at = self._first_at if self._first_at is not None else now
         if not self._stop.asked:
-            self._say(f"{number.name}: stopping at the end of the step, then saving")
+            self._say(f"{number.name}: stopping; a step under way ends first and is saved")
         self._stop.ask(number.name.removeprefix("SIG"))
 
 

@@ -10,8 +10,6 @@ from platoon.rows.merge import NONE, TrajectoryCalls
 from platoon.train.workflow.output import MemberOutcome
 from platoon.train.workflow.protocol import Rollout
 
-DETAIL_CHARACTERS = 400
-
 
 def member_outcome(member: int, rollout: Rollout) -> MemberOutcome:
     """A member that returned. Only a scored root is measured; a fault is never a reward of 0."""
@@ -28,17 +26,9 @@ def member_outcome(member: int, rollout: Rollout) -> MemberOutcome:
         rollout.calls,
         dict(rollout.seconds),
         version_spans(rollout.trajectories),
-        _reason(outcome),
+        outcome.reason if outcome.status == "scored" else outcome.explanation,
         outcome.failure_kind,
     )
-
-
-def _reason(outcome: Outcome) -> str | None:
-    """With the detail of a fault on one line, since a group's cause is told by it."""
-    if outcome.status == "scored":
-        return outcome.reason
-    parts = [outcome.reason, " ".join(str(outcome.metadata.get("detail") or "").split())[:DETAIL_CHARACTERS]]
-    return ": ".join(part for part in parts if part) or None
 
 
 def lost_member(member: int, status: Status, failure_kind: str, reason: str, *, straggler: bool = False) -> MemberOutcome:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from platoon.core.outcome import Status
+from platoon.core.outcome import Status, fault_text
 from platoon.rows.block import RowBlock
 from platoon.train.task_records.fates import Verdict
 
@@ -70,5 +70,5 @@ class GroupOutput:
         """Why there is no result, for a person: the group's own error or the first member's."""
         if self.error:
             return self.error
-        reasons = [f"{item.failure_kind or item.status}: {item.reason or 'no reason given'}" for item in self.members]
+        reasons = [fault_text(item.failure_kind, item.reason, item.status) for item in self.members]
         return reasons[0] if reasons else str(self.verdict)

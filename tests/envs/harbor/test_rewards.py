@@ -50,9 +50,11 @@ U74 = {
     "a whole number beyond floats": ('{"reward": 1' + "0" * 400 + "}", MISSING, "error", "reward_file_malformed"),
     "a whole number of 5000 digits": ('{"reward": ' + "9" * 5000 + "}", MISSING, "error", "reward_file_malformed"),
     "deep": ("[" * 100_000, MISSING, "error", "reward_file_malformed"),
-    "true is a number": ('{"reward": true}', MISSING, "scored", 1.0),
-    "false is a number": ('{"reward": false}', MISSING, "scored", 0.0),
-    "the last of equal keys counts": ('{"reward": 0, "reward": 1}', MISSING, "scored", 1.0),
+    "true is no number": ('{"reward": true}', MISSING, "error", "reward_file_malformed"),
+    "false in another key": ('{"reward": 1, "x": false}', MISSING, "error", "reward_file_malformed"),
+    "equal keys": ('{"reward": 0, "reward": 1}', MISSING, "error", "reward_file_malformed"),
+    "equal reserved keys": ('{"reward": 1, "invalid": true, "invalid": false}', MISSING, "error", "reward_file_malformed"),
+    "not void": ('{"reward": 1, "invalid": false}', MISSING, "scored", 1.0),
     "no keys": ("{}", MISSING, "error", "verifier_no_primary"),
     "other keys": ('{"score": 1}', MISSING, "error", "verifier_no_primary"),
     "declared void": ('{"reward": 1, "invalid": true}', MISSING, "invalid", "verifier_declared"),
@@ -117,6 +119,8 @@ MALFORMED = {
     "too large": ('{"reward": 1.7e308}', "beyond 1e+09"),
     "too small": ('{"reward": 1, "x": -1.7e308}', "'x' is -1.7e+308"),
     "just too large": ('{"reward": 1000000001}', "'reward' is 1000000001.0"),
+    "equal names": ('{"a": 1, "a": 1}', "names 'a' twice"),
+    "boolean": ('{"reward": true}', "'reward' is a JSON boolean"),
     "surrogate kind": ('{"invalid": 1, "failure_kind": "\\udfff"}', "failure_kind is '\\udfff'"),
     "long kind": (json.dumps({"invalid": 1, "failure_kind": "x" * 900_000}), "failure_kind is 'xxx"),
     "newline in a kind": ('{"invalid": 1, "failure_kind": "a\\nb"}', "failure_kind is 'a\\nb'"),
@@ -137,6 +141,37 @@ def test_u74_what_could_not_be_stored_or_summed_is_malformed(case: str):
 def test_u74_a_plain_number_is_bounded_too(text: str):
     outcome = judge(files(MISSING, text), RewardContract())
     assert outcome.reason == "reward_file_malformed" and "beyond 1e+09" in outcome.metadata["reward_problem"]
+
+
+@pytest.mark.parametrize(
+    "text", ["1_0", "\u0661", "\uff11", "0x10", "1e1_0", "0.5.", "1,5", "--1", "e3", ".", "1e", "true", "infinit", "+nan1"]
+)
+def test_u74_a_plain_number_is_written_as_people_write_one(text: str):
+    outcome = judge(files(MISSING, text), RewardContract())
+    assert (outcome.reason, outcome.metadata["reward_problem"]) == ("reward_file_malformed", f"reward.txt is no number: {text!a}")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1.0),
+        ("0.5\n", 0.5),
+        (" 1e-3 ", 0.001),
+        ("+1.", 1.0),
+        (".5", 0.5),
+        ("-2E+3", -2000.0),
+        ("007", 7.0),
+        ("\r\n1\r\n", 1.0),
+    ],
+)
+def test_u74_forms_of_a_plain_number(text: str, number: float):
+    assert judge(files(MISSING, text), RewardContract()).reward == number
+
+
+@given(st.floats(min_value=-1e9, max_value=1e9))
+def test_u74_every_float_as_programs_print_it_counts(number: float):
+    for text in (repr(number), f"{number:e}", f"{number:f}"):
+        assert judge(files(MISSING, text), RewardContract()).reward == float(text)
 
 
 def test_u74_names_and_numbers_at_their_bounds_count():

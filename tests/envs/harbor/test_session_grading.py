@@ -60,6 +60,12 @@ def test_u72_planted_tests_are_replaced(dataset: Path, tmp_path: Path):
 
 REWARD_FILES = {
     "link": (f"echo 1 > secret; ln -s $PWD/secret {LOGS}/reward.txt", "invalid", "reward_file_not_regular"),
+    "hard link": (f"echo 1 > secret; ln secret {LOGS}/reward.txt", "invalid", "reward_file_not_regular"),
+    "two names of one file": (
+        f"echo 1 > {LOGS}/reward.txt; ln {LOGS}/reward.txt {LOGS}/reward.json",
+        "invalid",
+        "reward_file_not_regular",
+    ),
     "dangling link": (f"ln -s nowhere {LOGS}/reward.json", "invalid", "reward_file_not_regular"),
     "directory": (f"mkdir {LOGS}/reward.json", "invalid", "reward_file_not_regular"),
     "FIFO": (f"mkfifo {LOGS}/reward.txt", "invalid", "reward_file_not_regular"),

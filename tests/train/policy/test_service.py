@@ -47,7 +47,7 @@ def opened(
         waits = Waits()
         client = await open_session(FakeFactory({None: service}), ServiceAddress(), waits)
         service.before = refuse
-        await open_training_client(client, spec, state_path, waits=waits, stop=asyncio.Event(), retries=retries)
+        await open_training_client(client, spec, state_path, waits=waits, retries=retries)
 
     asyncio.run(asyncio.wait_for(run(), 10))
     return service
@@ -84,7 +84,7 @@ def test_u82_the_optimizer_is_asked_for_by_name(with_optimizer: bool, operation:
 
     async def run(state_path: str | None) -> None:
         with pytest.raises(ServiceError):
-            await open_training_client(Recording(), spec, state_path, waits=Waits(), stop=asyncio.Event(), retries=QUICK)
+            await open_training_client(Recording(), spec, state_path, waits=Waits(), retries=QUICK)
 
     asyncio.run(run(None))
     asyncio.run(run("tinker://run/weights/b"))
@@ -99,7 +99,7 @@ def test_weights_to_begin_with_that_are_gone_are_named(trainable: bool) -> None:
 
     async def run() -> None:
         await policy.connect()
-        await (policy.open(None, Timeouts(5, 5), asyncio.Event(), fail_closed=True) if trainable else policy.publish_frozen())
+        await (policy.open(None, Timeouts(5, 5), fail_closed=True) if trainable else policy.publish_frozen())
 
     with pytest.raises(ConfigError, match=r"runs/.tinker: there is no checkpoint tinker://x/weights/a here \(name the site"):
         asyncio.run(run())
@@ -189,7 +189,7 @@ def test_a_service_that_dies_while_a_client_connects_ends_the_start_at_once(stag
         death = asyncio.create_task(dies())
         client = await open_session(FakeFactory({None: service}), ServiceAddress(), waits)
         try:
-            await open_training_client(client, SPEC, None, waits=waits, stop=asyncio.Event(), retries=QUICK)
+            await open_training_client(client, SPEC, None, waits=waits, retries=QUICK)
         finally:
             await death
 
@@ -212,7 +212,7 @@ def test_a_refusal_that_may_pass_is_told_with_its_text() -> None:
         waits = Waits(told.append)
         client = await open_session(FakeFactory({None: service}), ServiceAddress(), waits)
         service.before = refuse
-        await open_training_client(client, SPEC, None, waits=waits, stop=asyncio.Event(), retries=QUICK)
+        await open_training_client(client, SPEC, None, waits=waits, retries=QUICK)
 
     asyncio.run(run())
     assert any("asked again in" in text and "no room yet" in text for text in told)
@@ -224,5 +224,5 @@ def test_a_damaged_checkpoint_of_the_run_is_told_by_its_own_error() -> None:
             raise FakeStatusError(500, "checkpoint a is damaged")
 
     with pytest.raises(DamagedCheckpointError, match="is damaged") as found:
-        asyncio.run(open_training_client(Damaged(), SPEC, "tinker://a", waits=Waits(), stop=asyncio.Event(), retries=QUICK))
+        asyncio.run(open_training_client(Damaged(), SPEC, "tinker://a", waits=Waits(), retries=QUICK))
     assert found.value.state_path == "tinker://a"
