@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from platoon.train.config_defs.training import StatsConfig
     from platoon.train.trainer.build import TrainInputs
 
-# Input files whose content decides what is trained.
-IDENTITY_FILES = ("datasets.lock.json", "image_map.json")
 DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
 SECONDS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -92,7 +90,7 @@ def train(  # noqa: PLR0917  because click passes options by name
 def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site: Site, console: Console) -> TrainInputs:
     """What the run is made from: read from a folder of inputs, or made in a place that is gone afterwards."""
     from platoon.errors import ConfigError, Problem
-    from platoon.pipeline.entries import entry_tasks
+    from platoon.pipeline.entries import entry_tasks, task_digests
     from platoon.pipeline.inputs import build_inputs, read_inputs
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
@@ -109,8 +107,7 @@ def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site:
         # Through JSON, as strict models want it.
         model = RunConfig.model_validate_json(json.dumps(found.values))
         entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
-    identity = {name: found.digests[name] for name in IDENTITY_FILES}
-    return TrainInputs(model, config.parent, found.digests, identity, found.chat, entries)
+    return TrainInputs(model, config.parent, found.digests, task_digests(entries), found.chat, entries)
 
 
 def _run_directory(
