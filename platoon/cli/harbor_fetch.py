@@ -119,14 +119,18 @@ def verify(
     log_file: Path | None,
 ) -> None:
     """Hash the cached tasks of locks again; a line for each that is missing or differs (exit 1)."""
+    from platoon.config.text import counted
+    from platoon.pipeline.datasets import say_warnings
     from platoon.pipeline.harbor_locks import verify_cache
 
     with _working(site_path, log_file) as (site, console):
-        count, faults = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
-        console.say(f"{count - len(faults)} of {count} tasks are as locked")
-    for fault in faults:
+        found = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
+        for label, warnings in found.warnings.items():
+            say_warnings(console.say, label, warnings)
+        console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked")
+    for fault in found.faults:
         click.echo(json.dumps(vars(fault), ensure_ascii=False, sort_keys=True) if as_json else str(fault))
-    if faults:
+    if found.faults:
         sys.exit(exits.FAILED)
 
 

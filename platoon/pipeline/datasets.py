@@ -46,9 +46,9 @@ def locked_dataset(
     return Fetched(lock, path)
 
 
-def say_warnings(say: Callable[[str], None], label: str, fetched: Fetched) -> None:
-    """One line for each kind of thing that is odd about the tasks of an entry."""
-    for text, (count, example) in sorted(fetched.warnings.items()):
+def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, tuple[int, str]]) -> None:
+    """One line for each kind of thing that is odd about the tasks of an entry. warnings: text to how many tasks, and the first."""
+    for text, (count, example) in sorted(warnings.items()):
         tasks = f"task {printable(example)}" if count == 1 else f"{count} tasks, such as {printable(example)}"
         say(f"warning: {label}: {text} ({tasks})")
 

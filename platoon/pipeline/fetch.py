@@ -77,7 +77,7 @@ def fetch_entries(
         tools.progress(label)
         try:
             fetched = locked_dataset(options, config.parent, tools, update=update)
-            say_warnings(tools.say, label, fetched)
+            say_warnings(tools.say, label, fetched.warnings)
             splits = split_lock(fetched.lock, options, config.parent)
         except ConfigError as error:
             problems.extend(error.problems)
