@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,10 @@ class EnvironmentsFile(ConfigModel):
 
 @dataclass(frozen=True)
 class FetchedEntry:
-    """One line of a fetch. lock: path of the lock by name. fetched: tasks that were copied. refusals: code to count and example."""
+    """One line of a fetch. lock: path of the lock by name. fetched: tasks that were copied. refusals: code to count and example.
+
+    splits: ids by split, None where every split lists every runnable task.
+    """
 
     environment: str
     lock: str
@@ -42,9 +45,12 @@ class FetchedEntry:
     fetched: int
     holdout: Mapping[str, Any] | None
     refusals: Mapping[str, tuple[int, str]]
+    splits: Mapping[str, Sequence[str]] | None
 
-    def to_dict(self) -> dict[str, Any]:
-        row = {key: getattr(self, key) for key in ("environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout")}
+    def to_dict(self, *, splits: bool) -> dict[str, Any]:
+        """What `--json` prints; splits: with the ids of each."""
+        keys = ["environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout", *(["splits"] if splits else [])]
+        row = {key: getattr(self, key) for key in keys}
         return {key: value for key, value in row.items() if value is not None}
 
 
@@ -83,7 +89,8 @@ def fetch_entries(
             problems.extend(error.problems)
             continue
         summary = {"holdout": None, **entry_summary(fetched, splits, label)}
-        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, refusals=refusals_of(fetched.lock), **summary))
+        found = {"refusals": refusals_of(fetched.lock), "splits": splits.named}
+        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, **found, **summary))
     if problems:
         raise ConfigError(problems)
     return rows

@@ -106,6 +106,9 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     code, out, _ = run("harbor", "fetch", "c.yaml")
     assert code == 0
     assert "one: 1 refused as agent_user, such as t2" in out
+    (named,) = (json.loads(line)["splits"] for line in run("harbor", "fetch", "c.yaml", "--json", "--splits")[1].splitlines()[:1])
+    assert sorted([*named["train"], *named["eval"]]) == ["t0", "t1"] and len(named["eval"]) == one["holdout"]["eval"]
+    assert f"one: eval has 1: {named['eval'][0]}" in out and f"one: train has 1: {named['train'][0]}" in out
     code, _, told = run("harbor", "fetch", "c.yaml", "environments.0.service_kwargs.dataset=gone", "environments.1.name=one")
     assert code == exits.CONFIG
     assert "command line: environments.0.service_kwargs.dataset: no such file or directory: gone" in told
