@@ -187,7 +187,7 @@ def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     console.print(table)
     for row in rows:
         for split, ids in (row.splits or {}).items():
-            names = ", ".join(map(printable, ids)) if splits else few(ids)
+            names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))
             console.print(f"{row.environment}: {split} has {len(ids)}: {names}", markup=False, highlight=False)
         for code, (count, example) in row.refusals.items():
             console.print(f"{row.environment}: {count} refused as {code}, such as {example}", markup=False, highlight=False)
