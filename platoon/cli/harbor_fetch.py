@@ -14,6 +14,7 @@ import click
 
 from platoon import exits
 from platoon.cli.options import FILE, common
+from platoon.config.text import counted, few, printable
 
 if TYPE_CHECKING:
     from platoon.host.console import Console
@@ -57,9 +58,9 @@ def fetch(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Fetch every dataset that CONFIG names into the cache and write its lock.
+    """Fetch datasets into the cache and write their locks.
 
-    CONFIG is a configuration, or a file of environments. Datasets that are pinned and here already are not fetched again.
+    CONFIG, a configuration or a file of environments, names them. Datasets that are pinned and here already are not fetched again.
     """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries
@@ -87,7 +88,10 @@ def lock(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Lock the datasets that CONFIG names as a run does, or check that their locks still hold."""
+    """Lock datasets as a run does, or check their locks.
+
+    CONFIG names the datasets, as for fetch.
+    """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries
     from platoon.pipeline.harbor_locks import check_locks
@@ -107,7 +111,7 @@ def lock(
             differs = vars(found.difference) if found.difference is not None else None
             click.echo(json.dumps({**row, "same": differs is None, "difference": differs}, ensure_ascii=False, sort_keys=True))
         elif found.difference is None:
-            click.echo(f"{found.environment}: same, {len(found.lock.tasks)} tasks, {found.lock.digest}")
+            click.echo(f"{found.environment}: same, {counted(len(found.lock.tasks), 'task')}, {found.lock.digest}")
         else:
             click.echo(f"{found.environment}: {found.difference}")
     if any(found.difference is not None for found in checked):
@@ -131,8 +135,10 @@ def verify(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Hash the cached tasks of locks again; a line for each that is missing or differs (exit 1)."""
-    from platoon.config.text import counted
+    """Hash the cached tasks of locks again.
+
+    Prints a line for each that is missing or differs (exit 1).
+    """
     from platoon.pipeline.datasets import say_warnings
     from platoon.pipeline.harbor_locks import verify_cache
 
@@ -176,8 +182,6 @@ def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from platoon.config.text import few, printable
 
     table = Table("environment", "tasks", "runnable", "fetched", "held out", "lock", title="datasets", title_justify="left")
     for row in rows:

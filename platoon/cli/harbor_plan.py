@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 @click.option("--privileges", is_flag=True, help="Plan privileges, as refuse: {privileges: false} does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def plan(task_dir: Path, overlay_dirs: tuple[Path, ...], privileges: bool, as_json: bool) -> None:
-    """Show the stack plan, the image plan and the warnings of a task directory, or why it is refused (exit 1)."""
+    """Show what a fetch makes of one task directory.
+
+    Its stack plan, its image plan and its warnings, or why it is refused (exit 1).
+    """
     from platoon import exits
     from platoon.config.text import printable
     from platoon.envs.harbor.overlays import read_overlay

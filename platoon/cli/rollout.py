@@ -45,7 +45,10 @@ PATH = click.Path(path_type=Path)
 @click.option("--site", "site_path", type=PATH, help="Site file; else PLATOON_SITE, else the user's.")
 @click.option("--log-file", type=PATH, help="Plain lines of progress are appended here.")
 def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: bool, log_file: Path | None, **chosen: Any) -> None:
-    """Plays one task of CONFIG, a training or an evaluation configuration, through its route."""
+    """Play one task and show what happened.
+
+    CONFIG is a training or an evaluation configuration, whose route the task is played through.
+    """
     from platoon import exits
     from platoon.host.console import Console
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from platoon.config.text import counted
+
 
 @click.group("sandbox")
 def sandbox() -> None:
@@ -21,11 +23,14 @@ def sandbox() -> None:
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the provider, such as root=/scratch/me."
 )
 def reap(run_dir: Path, provider: str, options: tuple[str, ...]) -> None:
-    """Ends and deletes the sandboxes of RUN_DIR whose owner is gone; a run that lives keeps its own."""
+    """End and delete the sandboxes that a dead run left.
+
+    Those of RUN_DIR whose owner is gone: a run that lives keeps its own.
+    """
     from platoon.sandbox.reaping import reap_run
 
     count = asyncio.run(reap_run(run_dir, provider, _parse(options)))
-    click.echo(f"{count} sandbox{'' if count == 1 else 'es'} of {run_dir} ended")
+    click.echo(f"{counted(count, 'sandbox', 'sandboxes')} of {run_dir} ended")
 
 
 def _parse(options: tuple[str, ...]) -> dict[str, Any]:

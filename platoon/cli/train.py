@@ -42,8 +42,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of cli
 @click.argument("config", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
-@click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run; its directory lies below the site's runs.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Directory of the run, in place of a name.")
+@click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run, and of its directory below the site's runs.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Directory of the run, in place of --run.")
 @click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when the run is done.")
 @click.option("--from", "parent", type=click.Path(path_type=Path), help="Receipt of the run whose weights this one starts from.")
 @click.option("--time-budget", type=Duration(), help="Stop early enough to save within this time (720m).")
@@ -61,7 +61,12 @@ def train(  # noqa: PLR0917  because click passes options by name
     log_file: Path | None,
     site: Path | None,
 ) -> None:
-    """Trains the run that CONFIG describes, or goes on with it."""
+    """Train the run that CONFIG describes, or go on with it.
+
+    Its directory is --run-dir; or that of --run below the site's runs; or else EXPERIMENT/TRIAL below log_path, or below the
+    site's runs where CONFIG has no log_path. EXPERIMENT is stats.experiment_name, or the file name of CONFIG without its ending;
+    TRIAL is stats.trial_name, or "run". So rl.yaml alone goes to rl/run.
+    """
     started_at = time.monotonic()
     from platoon.host.console import Console
     from platoon.site import load_site

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -39,7 +39,7 @@ def locked_dataset(
     path = base / Path(options.lock).expanduser()
     lock = HarborLock.read(path)
     if missing := [row.name for row in lock.tasks if not tools.cache.has_task(row.digest)]:
-        rule = f"the cache lacks {len(missing)} of its {len(lock.tasks)} tasks, {printable(missing[0])} first"
+        rule = f"the cache lacks {len(missing)} of its {counted(len(lock.tasks), 'task')}, {printable(missing[0])} first"
         advice = f"fetch {printable(lock.dataset)} with this site, or name the site it was fetched with"
         raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
     lock.write(tools.cache.lock_by_digest(lock.digest))

@@ -16,7 +16,7 @@ from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.datasets import locked_dataset, say_warnings
-from platoon.pipeline.kinds import kind_of
+from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
 from platoon.pipeline.resolve import harbor_problems, path_problems, relative_paths, resolve
 from platoon.pipeline.sources import HARBOR
@@ -114,7 +114,7 @@ def _entries(config: Path, site: Site, overrides: tuple[str, ...]) -> Iterator[t
         raise ConfigError(
             Problem("a dataset stands in an environment, not at the top", key="dataset", file=str(config), advice=advice)
         )
-    if "environments" not in loaded.values or not isinstance(kind_of(loaded.values), Problem):
+    if "environments" not in loaded.values or any(mark in loaded.values for mark in MARKS.values()):
         yield from resolve(config, site, overrides).harbor_entries()
         return
     model, problems = loaded.try_build(EnvironmentsFile)

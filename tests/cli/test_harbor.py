@@ -62,7 +62,8 @@ def test_hash(tmp_path: Path, run: Run) -> None:
 def test_what_has_no_hash(tmp_path: Path, run: Run) -> None:
     code, _, told = run("harbor", "hash", "nowhere")
     assert code == exits.CONFIG
-    assert told.startswith("platoon: nowhere: has no content hash: ")
+    assert told == "platoon: nowhere: no such directory (a task is a directory with a task.toml)\n"
+    assert "site.yaml: is no directory" in run("harbor", "hash", "site.yaml")[2]
     (write(tmp_path / "b", VECTOR) / "tests/out").symlink_to("../../site.yaml")
     assert run("harbor", "hash", "b")[0] == exits.CONFIG
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.canonical import canonical_digest, read_json
+from platoon.config.text import counted
 from platoon.core.gate import EnvBusy, GateClosed, ToolGate
 from platoon.core.protocols import SessionNeeds
 from platoon.core.task import Task
@@ -251,7 +252,7 @@ async def _wait_healthy(sandbox: Sandbox, check: Healthcheck) -> None:
         failures = 0 if starting else failures + 1
         if failures >= check.retries:
             what = "timed out" if result.timed_out else f"exit {result.exit_code}: {result.stderr[-200:].strip()}"
-            raise EnvSetupError("env_healthcheck", f"the health check failed {failures} times, last: {what}")
+            raise EnvSetupError("env_healthcheck", f"the health check failed {counted(failures, 'time')}, last: {what}")
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 

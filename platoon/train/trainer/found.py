@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.errors import IdentityError, Problem
 from platoon.train.checkpoints.rows import checkpoint_rows, deleted_paths
 from platoon.train.run_directory.identity import FILE, check_identity, own_run_advice
@@ -23,7 +24,7 @@ def check_found(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool:
     if not checkpoints and not metrics:
         return False
     if not check_identity(run_dir, identity, run):
-        held = f"{len(checkpoints)} checkpoints and the metrics of {len(metrics)} steps"
+        held = f"{counted(len(checkpoints), 'checkpoint')} and the metrics of {counted(len(metrics), 'step')}"
         rule = f"is missing, and {held} of the run {run!r} are there: what they were trained with cannot be compared"
         advice = f"bring the file back, or move {run_dir} away to train the run anew; or {own_run_advice(run)}"
         raise IdentityError(Problem(rule, file=str(run_dir / FILE), advice=advice))
