@@ -20,7 +20,10 @@ def config() -> None:
 @click.option("--tasks", is_flag=True, help="Fetch the datasets too, which reads every task.")
 @click.option("--site", "site_path", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")
 def validate(files: tuple[Path, ...], tasks: bool, site_path: Path | None) -> None:
-    """Check recipes and configurations; every problem of all FILES is reported at once (exit 78)."""
+    """Check recipes and configurations, whole.
+
+    Every problem of all FILES is reported at once (exit 78).
+    """
     from platoon.errors import ConfigError, Problem
     from platoon.host.console import Console
     from platoon.pipeline.check import check_file

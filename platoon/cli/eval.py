@@ -47,7 +47,10 @@ def eval(
     log_file: Path | None,
     site: Path | None,
 ) -> None:
-    """Evaluates weights on the tasks that CONFIG describes; rollouts that are done already are kept."""
+    """Evaluate weights on the tasks that CONFIG describes.
+
+    Rollouts that are done already are kept: the same command goes on.
+    """
     started_at = time.monotonic()
     from dataclasses import replace
 

@@ -38,7 +38,10 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
     from platoon.errors import ConfigError, Problem
 
     for directory in directories:
-        if directory.is_dir() and not (directory / "task.toml").is_file():
+        if not directory.is_dir():
+            rule = "is no directory" if directory.exists() else "no such directory"
+            raise ConfigError(Problem(rule, file=printable(str(directory)), advice="a task is a directory with a task.toml"))
+        if not (directory / "task.toml").is_file():
             raise ConfigError(_no_task(directory))
         try:
             contents = read_contents(directory)

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from platoon import exits
 from platoon.cli.options import FILE, common
+from platoon.config.text import counted, few, printable
 
 if TYPE_CHECKING:
     from platoon.host.console import Console
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from platoon.site import Site
 
 WORKERS = click.IntRange(1, 64)
+
+
+splits_option = click.option("--splits", is_flag=True, help="Name all tasks of each split; in JSON too, as splits.")
 
 
 def _refuse_removed(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -36,6 +40,7 @@ def _refuse_removed(context: click.Context, parameter: click.Parameter, value: s
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--update", is_flag=True, help="Resolve what moves: branches, tags, registries at URLs.")
 @click.option("--repair", is_flag=True, help="Fetch and hash although the lock is current; nothing kept is trusted.")
+@splits_option
 @click.option("--workers", type=WORKERS, default=8, show_default=True, help="Downloads at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
 @click.option("--lock", hidden=True, expose_value=False, callback=_refuse_removed)
@@ -47,14 +52,15 @@ def fetch(
     overrides: tuple[str, ...],
     update: bool,
     repair: bool,
+    splits: bool,
     workers: int,
     as_json: bool,
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Fetch every dataset that CONFIG names into the cache and write its lock.
+    """Fetch datasets into the cache and write their locks.
 
-    CONFIG is a configuration, or a file of environments. Datasets that are pinned and here already are not fetched again.
+    CONFIG, a configuration or a file of environments, names them. Datasets that are pinned and here already are not fetched again.
     """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries
@@ -62,19 +68,30 @@ def fetch(
     with _working(site_path, log_file) as (site, console):
         tools = fetch_tools(site, console, workers=workers, repair=repair)
         rows = fetch_entries(config, site, tools, overrides, update=update)
-    _print_entries(rows, as_json)
+    _print_entries(rows, as_json=as_json, splits=splits)
 
 
 @click.command()
 @click.argument("config", type=FILE)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--check", is_flag=True, help="Make the locks again and name the first that differs (exit 1); write none.")
+@splits_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
 @common
 def lock(
-    *, config: Path, overrides: tuple[str, ...], check: bool, as_json: bool, site_path: Path | None, log_file: Path | None
+    *,
+    config: Path,
+    overrides: tuple[str, ...],
+    check: bool,
+    splits: bool,
+    as_json: bool,
+    site_path: Path | None,
+    log_file: Path | None,
 ) -> None:
-    """Lock the datasets that CONFIG names as a run does, or check that their locks still hold."""
+    """Lock datasets as a run does, or check their locks.
+
+    CONFIG names the datasets, as for fetch.
+    """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries
     from platoon.pipeline.harbor_locks import check_locks
@@ -86,7 +103,7 @@ def lock(
         else:
             checked = list(check_locks(config, site, tools, overrides))
     if not check:
-        _print_entries(rows, as_json)
+        _print_entries(rows, as_json=as_json, splits=splits)
         return
     for found in checked:
         if as_json:
@@ -94,7 +111,7 @@ def lock(
             differs = vars(found.difference) if found.difference is not None else None
             click.echo(json.dumps({**row, "same": differs is None, "difference": differs}, ensure_ascii=False, sort_keys=True))
         elif found.difference is None:
-            click.echo(f"{found.environment}: same, {len(found.lock.tasks)} tasks, {found.lock.digest}")
+            click.echo(f"{found.environment}: same, {counted(len(found.lock.tasks), 'task')}, {found.lock.digest}")
         else:
             click.echo(f"{found.environment}: {found.difference}")
     if any(found.difference is not None for found in checked):
@@ -118,15 +135,21 @@ def verify(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Hash the cached tasks of locks again; a line for each that is missing or differs (exit 1)."""
+    """Hash the cached tasks of locks again.
+
+    Prints a line for each that is missing or differs (exit 1).
+    """
+    from platoon.pipeline.datasets import say_warnings
     from platoon.pipeline.harbor_locks import verify_cache
 
     with _working(site_path, log_file) as (site, console):
-        count, faults = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
-        console.say(f"{count - len(faults)} of {count} tasks are as locked")
-    for fault in faults:
+        found = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
+        for label, warnings in found.warnings.items():
+            say_warnings(console.say, label, warnings)
+        console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked")
+    for fault in found.faults:
         click.echo(json.dumps(vars(fault), ensure_ascii=False, sort_keys=True) if as_json else str(fault))
-    if faults:
+    if found.faults:
         sys.exit(exits.FAILED)
 
 
@@ -147,15 +170,15 @@ def _working(site_path: Path | None, log_file: Path | None) -> Iterator[tuple[Si
         signal.signal(signal.SIGTERM, before)
 
 
-def _print_entries(rows: Sequence[FetchedEntry], as_json: bool) -> None:
+def _print_entries(rows: Sequence[FetchedEntry], *, as_json: bool, splits: bool) -> None:
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row.to_dict(), ensure_ascii=False, sort_keys=True))
+            click.echo(json.dumps(row.to_dict(splits=splits), ensure_ascii=False, sort_keys=True))
     else:
-        _print_table(rows)
+        _print_table(rows, splits=splits)
 
 
-def _print_table(rows: Sequence[Any]) -> None:
+def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -164,8 +187,11 @@ def _print_table(rows: Sequence[Any]) -> None:
     for row in rows:
         held = f"{row.holdout['eval']} of {row.runnable}" if row.holdout else "-"
         table.add_row(Text(row.environment), str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19])
-    console = Console()
+    console = Console(soft_wrap=True)
     console.print(table)
     for row in rows:
+        for split, ids in (row.splits or {}).items():
+            names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))
+            console.print(f"{row.environment}: {split} has {len(ids)}: {names}", markup=False, highlight=False)
         for code, (count, example) in row.refusals.items():
             console.print(f"{row.environment}: {count} refused as {code}, such as {example}", markup=False, highlight=False)

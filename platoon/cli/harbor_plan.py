@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 @click.option("--privileges", is_flag=True, help="Plan privileges, as refuse: {privileges: false} does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def plan(task_dir: Path, overlay_dirs: tuple[Path, ...], privileges: bool, as_json: bool) -> None:
-    """Show the stack plan, the image plan and the warnings of a task directory, or why it is refused (exit 1)."""
+    """Show what a fetch makes of one task directory.
+
+    Its stack plan, its image plan and its warnings, or why it is refused (exit 1).
+    """
     from platoon import exits
     from platoon.config.text import printable
     from platoon.envs.harbor.overlays import read_overlay
@@ -43,18 +46,21 @@ def _planned(task_dir: Path, overlays: list[Overlay], privileges: bool) -> dict[
     """The object that `--json` prints. Overlays' file edits are not applied: the directory is read as it is."""
     from platoon.envs.harbor.compose import ComposeRefused, plan_task
     from platoon.envs.harbor.format import TaskRefused, read_task, read_toml
+    from platoon.envs.harbor.task_toml import unread
 
     found: dict[str, Any] = dict.fromkeys(("kind", "stack", "stack_digest", "image", "user"))
     found |= {"gpus": 0, "unrewritable_references": [], "warnings": [], "refused": None, "problems": []}
     try:
-        planned = plan_task(read_toml(task_dir), task_dir, overlays=overlays, privileges=privileges)
+        toml = read_toml(task_dir)
+        found["warnings"] = unread(toml)
+        planned = plan_task(toml, task_dir, overlays=overlays, privileges=privileges)
         found |= {
             "kind": planned.kind,
             "image": dict(planned.image),
             "gpus": planned.gpus,
             "user": planned.user,
             "unrewritable_references": [item.to_dict() for item in planned.unrewritable],
-            "warnings": list(planned.warnings),
+            "warnings": [*found["warnings"], *planned.warnings],
         }
         if planned.plan is not None:
             found |= {"stack": planned.plan.to_dict(), "stack_digest": planned.plan.digest}
@@ -74,6 +80,8 @@ def _show(found: dict[str, Any], task_dir: Path) -> None:
 
     console = Console(highlight=False)
     name = printable(task_dir.resolve().name)
+    for warning in found["warnings"]:
+        console.print(f"warning: {warning}", markup=False)
     if found["refused"] is not None:
         console.print(f"{name} is refused: {found['refused']}", markup=False)
         for problem in found["problems"][1:]:
@@ -98,8 +106,6 @@ def _show(found: dict[str, Any], task_dir: Path) -> None:
         console.print(
             f"{place} names {reference['service']}:{reference['port']}, which the host network cannot rewrite", markup=False
         )
-    for warning in found["warnings"]:
-        console.print(f"warning: {warning}", markup=False)
 
 
 def _service_rows(stack: dict[str, Any]) -> Iterator[tuple[str, ...]]:

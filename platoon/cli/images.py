@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from platoon.cli.options import FILE
+from platoon.config.text import counted
 
 if TYPE_CHECKING:
     from platoon.errors import Problem
@@ -41,7 +42,7 @@ def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: s
     if out is not None:
         publish_bytes(out, manifest.data)
     if manifest.unrepresentable:
-        click.echo(f"platoon: {manifest.unrepresentable} paths are left out: no line can hold their names", err=True)
+        click.echo(f"platoon: {counted(manifest.unrepresentable, 'path')} left out: no line can hold their names", err=True)
     if as_json:
         row = {
             "files": [str(path) for path in files],

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from platoon.cli.options import FILE, common, out
+from platoon.config.text import counted
 
 
 @click.command()
@@ -43,9 +44,10 @@ def lock(config: Path, base: Path, out: Path, site_path: Path | None, log_file: 
         datasets = lock_datasets(read_resolved(config), base, load_site(site_path), console)
         publish_json(out, datasets)
         for entry in datasets["harbor"]:
-            console.say(f"locked {entry['environment']}: {entry['tasks']} tasks, {entry.get('runnable', entry['tasks'])} runnable")
+            runnable = entry.get("runnable", entry["tasks"])
+            console.say(f"locked {entry['environment']}: {counted(entry['tasks'], 'task')}, {runnable} runnable")
         for entry in datasets["chat"]:
-            console.say(f"locked {entry['path']}: {entry['size_bytes']} bytes")
+            console.say(f"locked {entry['path']}: {counted(entry['size_bytes'], 'byte')}")
 
 
 @click.command()

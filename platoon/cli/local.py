@@ -36,7 +36,10 @@ def serve(
     api_key_file: Path | None,
     faults: bool,
 ) -> None:
-    """Serve until interrupted; prints the address as a JSON line once it listens."""
+    """Serve until interrupted.
+
+    Prints the address as a JSON line once it listens.
+    """
     from platoon.local.settings import ServerSettings, ServiceSettings, check_settings
     from platoon.site import load_site
 

@@ -27,7 +27,7 @@ def prepare(
     from platoon.host.console import Console
     from platoon.pipeline.check import check_recipe
     from platoon.pipeline.inputs import build_inputs
-    from platoon.pipeline.kinds import kind_of
+    from platoon.pipeline.kinds import is_recipe, kind_of
     from platoon.pipeline.layout import EVALUATION_PREFIX, inputs_of
     from platoon.pipeline.prepare import prepare as run_workflow
     from platoon.site import load_site
@@ -35,13 +35,13 @@ def prepare(
     with Console(log_file=log_file) as console:
         site = load_site(site_path)
         values = load(config).values
-        if "runs" in values or "evaluations" in values:
+        if is_recipe(values):
             check_recipe(config, site, console)
             sys.exit(run_workflow(config, site=site_path, profile=profile, dry_run=dry_run, extra=extra, console=console))
         if extra or dry_run:
             given = [*(["--dry-run"] if dry_run else []), *extra]
             raise click.UsageError(f"{' '.join(given)}: options of the workflow, which only a recipe goes through")
-        unit = f"{EVALUATION_PREFIX if kind_of(values) == 'evaluation' else ''}{config.stem}"
+        unit = f"{EVALUATION_PREFIX if kind_of(values, config) == 'evaluation' else ''}{config.stem}"
         directory = inputs_of(Path("results"), unit)
         build_inputs(config, directory, site, console)
         console.say(f"ready: {directory}")

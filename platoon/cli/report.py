@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from platoon.config.text import counted
+
 
 @click.command()
 @click.argument("receipts", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -21,7 +23,7 @@ def report(receipts: tuple[Path, ...], out: Path, figures: Path, recipe: str, lo
     from platoon.report.page import write_report
 
     with Console(log_file=log_file) as console:
-        console.progress("report", f"reading {len(receipts)} receipts")
+        console.progress("report", f"reading {counted(len(receipts), 'receipt')}")
         read = [read_receipt(path) for path in receipts]
         write_report(report_of(read), out, figures, recipe)
         console.say(f"report: {out}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from platoon.cli.options import FILE, common, out
+from platoon.config.text import counted
 
 
 @click.command()
@@ -21,7 +22,7 @@ def summary(receipts: tuple[Path, ...], out: Path, log_file: Path | None) -> Non
     from platoon.pipeline.summary import summarise
 
     with Console(log_file=log_file) as console:
-        console.progress("summary", f"{len(receipts)} receipts")
+        console.progress("summary", f"{counted(len(receipts), 'receipt')}")
         publish_json(out, summarise(read_receipt(path) for path in receipts))
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from platoon.core.trajectory import Trajectory
     from platoon.episodes.result import RolloutResult
     from platoon.eval.adhoc import AdhocRequest
     from platoon.eval.results import Weights
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from platoon.site import Site
 
 PATH = click.Path(path_type=Path)
-SHOWN_CHARACTERS = 160
 
 
 @click.command()
@@ -42,11 +40,15 @@ SHOWN_CHARACTERS = 160
     "--seed", type=int, help="Decides every sample; without it the service chooses, unless the configuration is deterministic."
 )
 @click.option("--output-dir", type=PATH, help="Where files go; else adhoc/<time>-<task> below the site's runs.")
+@click.option("--whole", is_flag=True, help="Show what was said, called and answered whole, not a line of each.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--site", "site_path", type=PATH, help="Site file; else PLATOON_SITE, else the user's.")
 @click.option("--log-file", type=PATH, help="Plain lines of progress are appended here.")
-def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: Path | None, **chosen: Any) -> None:
-    """Plays one task of CONFIG, a training or an evaluation configuration, through its route."""
+def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: bool, log_file: Path | None, **chosen: Any) -> None:
+    """Play one task and show what happened.
+
+    CONFIG is a training or an evaluation configuration, whose route the task is played through.
+    """
     from platoon import exits
     from platoon.eval.adhoc import without_model
     from platoon.host.console import Console
@@ -66,7 +68,7 @@ def rollout(config: Path, overrides: tuple[str, ...], as_json: bool, log_file: P
     if as_json:
         click.echo(json.dumps(result.summary(), ensure_ascii=False))
     else:
-        _show(result, request.output_dir)
+        _show(result, request.output_dir, whole=whole)
     sys.exit(exits.DONE if result.outcome.trainable else exits.FAILED)
 
 
@@ -191,54 +193,12 @@ def _rollout_config(read: Any, entry: Any, training: bool) -> Any:
     return effective(read.train.workflow_config, entry.workflow_config).rollout_config
 
 
-def _show(result: RolloutResult, output_dir: Path) -> None:
-    """The agents as a tree, each with what it said and did."""
+def _show(result: RolloutResult, output_dir: Path, *, whole: bool) -> None:
     from rich.console import Console as RichConsole
-    from rich.text import Text
-    from rich.tree import Tree
 
-    branches: dict[str, Tree] = {}
-    top: Tree | None = None
-    for trajectory in result.collection.trajectories.values():
-        label = Text(_line(trajectory))
-        parent = None if trajectory.parent_info is None else branches.get(trajectory.parent_info.id)
-        branch = Tree(label) if parent is None else parent.add(label)
-        branches[trajectory.id] = branch
-        top = top or branch
-        for number, step in enumerate(trajectory.steps, start=1):
-            branch.add(Text(f"{number}. {_step(step.misc)}"))
+    from platoon.cli.rollout_view import rollout_view
+
     # Lines are cut to a terminal's width, never in a file or a pipe.
-    out = RichConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1000)
-    if top is not None:
-        out.print(top)
-    reward = "none" if result.outcome.reward is None else f"{result.outcome.reward:g}"
-    out.print(Text(f"{result.outcome.status}, reward {reward}, {result.calls} calls, {result.seconds['total']:.1f} s"))
-    if result.outcome.status == "scored" and len(result.outcome.rewards) > 1:
-        out.print(Text(", ".join(f"{name} {value:g}" for name, value in result.outcome.rewards.items())))
-    out.print(Text(str(output_dir)))
-
-
-def _line(trajectory: Trajectory) -> str:
-    agent = trajectory.misc["agent"]
-    parts = [
-        f"{agent['role']} {trajectory.id[:8]}",
-        f"{len(trajectory.steps)} steps",
-        f"reward {trajectory.reward:g}",
-        trajectory.misc["outcome"]["status"],
-    ]
-    if trajectory.error_message:
-        parts.append(_short(trajectory.error_message))
-    return ", ".join(parts) + (f": {_short(trajectory.task.goal)}" if trajectory.task.goal else "")
-
-
-def _step(misc: dict[str, Any]) -> str:
-    message = misc["message"]
-    said = [_short(message["content"])] if message.get("content") else []
-    for call in message.get("tool_calls") or ():
-        said.append(_short(f"{call['function']['name']}({call['function']['arguments']})"))
-    return "; ".join(said) or "(nothing)"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
+    out = RichConsole(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 1000)
+    for part in (*rollout_view(result, whole=whole), str(output_dir)):
+        out.print(part)

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from platoon.config.text import counted
+
 
 @click.group("sandbox")
 def sandbox() -> None:
@@ -21,16 +23,16 @@ def sandbox() -> None:
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the provider, such as root=/scratch/me."
 )
 def reap(run_dir: Path, provider: str, options: tuple[str, ...]) -> None:
-    """Ends and deletes the sandboxes of RUN_DIR whose owner is gone; a run that lives keeps its own.
+    """End and delete the sandboxes that a dead run left.
 
-    RUN_DIR itself may be gone: its sandboxes bear its name.
+    Those of RUN_DIR whose owner is gone: a run that lives keeps its own. RUN_DIR itself may be gone: its sandboxes bear its name.
     """
     from platoon.errors import ConfigError, Problem
     from platoon.sandbox.base import SandboxLeft
     from platoon.sandbox.reaping import reap_run
 
     reaped = asyncio.run(reap_run(run_dir, provider, _parse(options)))
-    click.echo(f"{reaped.count} sandbox{'' if reaped.count == 1 else 'es'} of {run_dir} ended")
+    click.echo(f"{counted(reaped.count, 'sandbox', 'sandboxes')} of {run_dir} ended")
     if reaped.failure:
         raise SandboxLeft(reaped.failure)
     if not reaped.count and not run_dir.is_dir():

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from platoon.train.config_defs.training import StatsConfig
     from platoon.train.trainer.build import TrainInputs
 
-# Input files whose content decides what is trained.
-IDENTITY_FILES = ("datasets.lock.json", "image_map.json")
 DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
 SECONDS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -44,8 +42,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of cli
 @click.argument("config", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
-@click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run; its directory lies below the site's runs.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Directory of the run, in place of a name.")
+@click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run, and of its directory below the site's runs.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Directory of the run, in place of --run.")
 @click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when the run is done.")
 @click.option("--from", "parent", type=click.Path(path_type=Path), help="Receipt of the run whose weights this one starts from.")
 @click.option("--time-budget", type=Duration(), help="Stop early enough to save within this time (720m).")
@@ -63,7 +61,12 @@ def train(  # noqa: PLR0917  because click passes options by name
     log_file: Path | None,
     site: Path | None,
 ) -> None:
-    """Trains the run that CONFIG describes, or goes on with it."""
+    """Train the run that CONFIG describes, or go on with it.
+
+    Its directory is --run-dir; or that of --run below the site's runs; or else EXPERIMENT/TRIAL below log_path, or below the
+    site's runs where CONFIG has no log_path. EXPERIMENT is stats.experiment_name, or the file name of CONFIG without its ending;
+    TRIAL is stats.trial_name, or "run". So rl.yaml alone goes to rl/run.
+    """
     started_at = time.monotonic()
     from platoon.host.console import Console
     from platoon.site import load_site
@@ -92,7 +95,7 @@ def train(  # noqa: PLR0917  because click passes options by name
 def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site: Site, console: Console) -> TrainInputs:
     """What the run is made from: read from a folder of inputs, or made in a place that is gone afterwards."""
     from platoon.errors import ConfigError, Problem
-    from platoon.pipeline.entries import entry_tasks
+    from platoon.pipeline.entries import entry_tasks, task_digests
     from platoon.pipeline.inputs import build_inputs, read_inputs
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
@@ -109,8 +112,7 @@ def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site:
         # Through JSON, as strict models want it.
         model = RunConfig.model_validate_json(json.dumps(found.values))
         entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
-    identity = {name: found.digests[name] for name in IDENTITY_FILES}
-    return TrainInputs(model, config.parent, found.digests, identity, found.chat, entries)
+    return TrainInputs(model, config.parent, found.digests, task_digests(entries), found.chat, entries)
 
 
 def _run_directory(

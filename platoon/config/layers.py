@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from platoon.config.text import show
+from platoon.config.text import counted, show
 from platoon.config.yaml import parse_yaml
 from platoon.errors import ConfigError, Problem
 
@@ -99,7 +99,9 @@ class Layered:
         if isinstance(holder, list):
             index = _index(path[-1], holder)
             if index is None:
-                return Problem(f"the list has {len(holder)} items, {path[-1]!r} is none", key=".".join(path), file=COMMAND_LINE)
+                return Problem(
+                    f"the list has {counted(len(holder), 'item')}, {path[-1]!r} is none", key=".".join(path), file=COMMAND_LINE
+                )
             self._forget(path, holder[index])
             holder[index] = value
         else:

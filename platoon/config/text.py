@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 SHOWN_CHARACTERS = 80
+MOST_NAMES = 6
 
 # What a URL's query calls its secrets: these words anywhere in a name, or these short names alone.
 SECRET_WORDS = r"token|secret|passw|signature|credential|api[-_]?key|access[-_]?key|auth|jwt|session"  # noqa: S105  because it names them
@@ -28,6 +30,17 @@ def show(value: Any) -> str:
 def printable(text: str) -> str:
     """Text on one line, safe for a terminal: what does not print is escaped, lone surrogates of undecodable names too."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 task`, `2 tasks`. plural: where an s does not make it."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, safe for a terminal, and how many more there are."""
+    shown = ", ".join(map(printable, names[:MOST_NAMES]))
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
 
 
 def hide_credentials(text: str) -> str:

@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, cast
 
+from platoon.config.text import counted
 from platoon.core.tools import ToolResult, ToolSpec
 from platoon.sandbox.base import ExecResult, Sandbox
 
@@ -220,5 +221,5 @@ def _range(view_range: Any, count: int) -> tuple[int, int]:
     first, last = numbers
     last = count if last == -1 else min(last, count)
     if first < 1 or last < first:
-        raise ToolFault(f"view_range {numbers} is not within the file's {count} lines")
+        raise ToolFault(f"view_range {numbers} is not within the file's {counted(count, 'line')}")
     return first, last

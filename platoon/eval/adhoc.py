@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from platoon.config.model import nearest
+from platoon.config.text import few
 from platoon.episodes.checks import route_problems
 from platoon.episodes.result import RolloutResult
 from platoon.episodes.rollout import run_rollout
@@ -68,9 +70,9 @@ def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collect
             rule = f"task {name!r} is of the split {split}"
             raise ConfigError(Problem(rule, key="--task", advice=f"--split {split} plays it"))
     known = [f"{entry.label}::{task}" if len(entries) > 1 else task for entry in entries for task in entry.tasks]
-    known.sort()
-    shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
-    raise ConfigError(Problem(f"no task is called {name!r}", key="--task", advice=f"the split has: {shown}"))
+    near = nearest(name, {*known, *(task for ids in (splits or {}).values() for task in ids)})
+    advice = near if near.startswith("did") else f"the split has: {few(sorted(known))}"
+    raise ConfigError(Problem(f"no task is called {name!r}", key="--task", advice=advice))
 
 
 async def play(request: AdhocRequest) -> RolloutResult:

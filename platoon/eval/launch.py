@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon import exits
+from platoon.config.text import counted
 from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, open_policy
@@ -77,7 +78,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
         if len(kept) < len(plan) and request.output_dir.exists():
             store.add_elapsed(time.monotonic() - began)
     if reason is not None:
-        console.say(f"stopped after {reason}: {len(records)} of {len(plan)} rollouts are done; the same command goes on")
+        console.say(f"stopped after {reason}: {len(records)} of {counted(len(plan), 'rollout')} are done; the same command goes on")
         return EXIT_CODES[reason]
     results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests)
     console.say(results.publish(request.receipt))
@@ -147,7 +148,7 @@ class _Start:
 
 @asynccontextmanager
 async def _watched(opened: OpenedPolicy, lease: Lease, stop: StopRequest) -> AsyncIterator[list[PlatoonError]]:
-    """Asks for a stop when the service ends by itself or the directory is no longer ours; what ends the evaluation is in the list."""
+    """Asks for a stop when the service ends by itself or the directory is no longer ours; what it was is in the list."""
     failure: list[PlatoonError] = []
 
     async def service() -> None:

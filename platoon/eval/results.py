@@ -12,6 +12,7 @@ import platoon
 from platoon.artifacts.canonical import canonical_digest, read_json
 from platoon.artifacts.publish import WRITABLE, publish_bytes, publish_json
 from platoon.artifacts.receipts import write_receipt
+from platoon.config.text import counted
 from platoon.core.outcome import fault_text
 from platoon.errors import PlatoonError
 from platoon.eval import report as reports
@@ -98,7 +99,7 @@ class Results:
         summary = report["summary"]
         if not summary["valid_rollouts"]:
             first = next(record for record in self.records if record.errored)
-            rule = f"none of {len(self.records)} rollouts could be measured"
+            rule = f"none of {counted(len(self.records), 'rollout')} could be measured"
             raise PlatoonError(
                 f"{rule}; the first, task {first.task_id!r}: {fault_text(first.failure_kind, first.error, first.status)}"
             )

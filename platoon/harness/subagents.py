@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.core.protocols import EnvSession, ForkMode
 from platoon.core.task import Task
 from platoon.core.tools import ToolAccess
@@ -173,7 +174,7 @@ class Subagents:
             return f"agents may not go deeper than {self._tree.max_depth}"
         remaining = self._budget.remaining()
         if remaining is not None and steps + 1 > remaining:
-            return f"{remaining} steps are left, a subagent of {steps} needs {steps + 1}"
+            return f"{counted(remaining, 'step')} left, a subagent of {steps} needs {steps + 1}"
         return None
 
     def _open(self, role: str, steps: int, access: ToolAccess | None, goal: str) -> AgentRecord:

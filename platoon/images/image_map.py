@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.images.plan import NO_IMAGE
 from platoon.images.plan import RULE as PLAN_RULE
@@ -31,7 +32,9 @@ def image_map(plan: Mapping[str, Any], built: Mapping[str, Mapping[str, Any]] | 
                 missing.append(key)
         providers[provider] = {"images": images}
     if missing:
-        raise NotPreparedError(Problem(f"no image for {len(missing)} keys, {missing[0]} first", advice="run platoon prepare"))
+        raise NotPreparedError(
+            Problem(f"no image for {counted(len(missing), 'key')}, {missing[0]} first", advice="run platoon prepare")
+        )
     return {"rule": RULE, "version": 1, "providers": providers}
 
 

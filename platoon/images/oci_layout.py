@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from platoon.artifacts.digests import hex_of, is_digest, sha256_bytes
 from platoon.artifacts.reading import parse_json
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.errors import ConfigError, Problem
 
 # What registries take; a document that is larger is none.
@@ -118,7 +118,7 @@ def layout_layers(directory: Path, wanted: str | None = None, name: str | None =
     image = _choose(directory, wanted, name)
     diff_ids = image.config.rootfs.diff_ids
     if len(diff_ids) != len(image.manifest.layers):
-        rule = f"has {len(image.manifest.layers)} layers, and its configuration {len(diff_ids)} diff_ids"
+        rule = f"has {counted(len(image.manifest.layers), 'layer')}, and its configuration {len(diff_ids)} diff_ids"
         raise ConfigError(Problem(rule, file=_shown(_blob(directory, image.descriptor))))
     return tuple(
         LayerBlob(_blob(directory, layer), layer.media_type, layer.size, layer.digest, diff_id)
@@ -203,7 +203,7 @@ def _read_blob(directory: Path, descriptor: _Descriptor) -> bytes:
     path = _blob(directory, descriptor)
     data = _read(path)
     if len(data) != descriptor.size:
-        raise ConfigError(Problem(f"has {len(data)} bytes, where {descriptor.size} are expected", file=_shown(path)))
+        raise ConfigError(Problem(f"has {counted(len(data), 'byte')}, where {descriptor.size} are expected", file=_shown(path)))
     if (found := sha256_bytes(data)) != descriptor.digest:
         raise ConfigError(Problem(f"has the digest {found}, which is not its name", file=_shown(path)))
     return data

@@ -28,10 +28,15 @@ class ImageNeed:
 
     @property
     def key(self) -> str:
-        if (key := self.image.get("key")) is not None:
-            return str(key)
-        ref = self.image.get("ref")
-        return f"ref:{ref}" if ref is not None else NO_IMAGE
+        return image_key(self.image)
+
+
+def image_key(image: Mapping[str, Any]) -> str:
+    """The key of an image by its plan."""
+    if (key := image.get("key")) is not None:
+        return str(key)
+    ref = image.get("ref")
+    return f"ref:{ref}" if ref is not None else NO_IMAGE
 
 
 def plan_images(needs: Iterable[ImageNeed]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from platoon.config.load import LoadedConfig, load
+from platoon.config.text import counted
 from platoon.envs.harbor.answers import read_request
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
@@ -17,7 +18,7 @@ from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
 from platoon.pipeline.early import raw_entries
 from platoon.pipeline.entries import based, harness_problems
-from platoon.pipeline.kinds import Kind, kind_of, model_of
+from platoon.pipeline.kinds import Kind, is_recipe, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
 from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_recipe
@@ -33,9 +34,9 @@ from platoon.train.trainer.renderers import early_renderers, section_of
 def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
     """What the file turned out to be. tasks: read the data too. Raises ConfigError with every problem."""
     values = load(path).values
-    if "runs" in values or "evaluations" in values:
+    if is_recipe(values):
         recipe = check_recipe(path, site, console, tasks=tasks)
-        return f"a recipe of {len(recipe.runs)} runs and {len(recipe.evaluations)} evaluations"
+        return f"a recipe of {counted(len(recipe.runs), 'run')} and {counted(len(recipe.evaluations), 'evaluation')}"
     return {"train": "a training configuration", "evaluation": "an evaluation"}[check_config(path, site, console, tasks=tasks)]
 
 
@@ -126,8 +127,7 @@ def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Itera
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:
     """The kind of a configuration that is whole. Raises ConfigError."""
     loaded = load(path)
-    if isinstance(kind := kind_of(loaded.values), Problem):
-        raise ConfigError(Problem(kind.rule, key=kind.key, file=str(path)))
+    kind = kind_of(loaded.values, path)
     resolved, problems = try_resolve(path, site)
     if resolved is None:
         raise ConfigError([*problems, *_harnesses_of_parts(loaded, kind)])

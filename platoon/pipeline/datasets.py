@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -39,16 +39,16 @@ def locked_dataset(
     path = base / Path(options.lock).expanduser()
     lock = HarborLock.read(path)
     if missing := [row.name for row in lock.tasks if not tools.cache.has_task(row.digest)]:
-        rule = f"the cache lacks {len(missing)} of its {len(lock.tasks)} tasks, {printable(missing[0])} first"
+        rule = f"the cache lacks {len(missing)} of its {counted(len(lock.tasks), 'task')}, {printable(missing[0])} first"
         advice = f"fetch {printable(lock.dataset)} with this site, or name the site it was fetched with"
         raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
     lock.write(tools.cache.lock_by_digest(lock.digest))
     return Fetched(lock, path)
 
 
-def say_warnings(say: Callable[[str], None], label: str, fetched: Fetched) -> None:
-    """One line for each kind of thing that is odd about the tasks of an entry."""
-    for text, (count, example) in sorted(fetched.warnings.items()):
+def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, tuple[int, str]]) -> None:
+    """One line for each kind of thing that is odd about the tasks of an entry. warnings: text to how many tasks, and the first."""
+    for text, (count, example) in sorted(warnings.items()):
         tasks = f"task {printable(example)}" if count == 1 else f"{count} tasks, such as {printable(example)}"
         say(f"warning: {label}: {text} ({tasks})")
 

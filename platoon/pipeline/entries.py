@@ -7,6 +7,7 @@ from pathlib import Path
 
 from platoon.core.protocols import EnvironmentService
 from platoon.envs import get_service
+from platoon.envs.harbor.service import HarborService
 from platoon.episodes.checks import route_problems
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.inputs import EntryInputs, RunInputs
@@ -27,6 +28,15 @@ async def entry_tasks(inputs: RunInputs, environments: Sequence[EnvironmentConfi
     if found := [problem for number, entry in enumerate(placed) for problem in harness_problems(number, entry, split == "train")]:
         raise ConfigError(found)
     return [await _entry(inputs, number, entry, split, base) for number, entry in enumerate(placed)]
+
+
+def task_digests(entries: Sequence[EntryTasks]) -> dict[str, list[tuple[str, str]]]:
+    """Of each Harbor entry the ids it plays, in their order, each with the digest of what the task is."""
+    return {
+        entry.label: [(task, entry.service.task_digest(task)) for task in entry.tasks]
+        for entry in entries
+        if isinstance(entry.service, HarborService)
+    }
 
 
 def other_splits(inputs: RunInputs, split: str) -> dict[str, set[str]]:

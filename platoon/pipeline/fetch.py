@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.datasets import locked_dataset, say_warnings
-from platoon.pipeline.kinds import kind_of
+from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
 from platoon.pipeline.resolve import harbor_problems, path_problems, relative_paths, resolve
 from platoon.pipeline.sources import HARBOR
@@ -32,7 +32,10 @@ class EnvironmentsFile(ConfigModel):
 
 @dataclass(frozen=True)
 class FetchedEntry:
-    """One line of a fetch. lock: path of the lock by name. fetched: tasks that were copied. refusals: code to count and example."""
+    """One line of a fetch. lock: path of the lock by name. fetched: tasks that were copied. refusals: code to count and example.
+
+    splits: ids by split, None where every split lists every runnable task.
+    """
 
     environment: str
     lock: str
@@ -42,9 +45,12 @@ class FetchedEntry:
     fetched: int
     holdout: Mapping[str, Any] | None
     refusals: Mapping[str, tuple[int, str]]
+    splits: Mapping[str, Sequence[str]] | None
 
-    def to_dict(self) -> dict[str, Any]:
-        row = {key: getattr(self, key) for key in ("environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout")}
+    def to_dict(self, *, splits: bool) -> dict[str, Any]:
+        """What `--json` prints; splits: with the ids of each."""
+        keys = ["environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout", *(["splits"] if splits else [])]
+        row = {key: getattr(self, key) for key in keys}
         return {key: value for key, value in row.items() if value is not None}
 
 
@@ -77,13 +83,14 @@ def fetch_entries(
         tools.progress(label)
         try:
             fetched = locked_dataset(options, config.parent, tools, update=update)
-            say_warnings(tools.say, label, fetched)
+            say_warnings(tools.say, label, fetched.warnings)
             splits = split_lock(fetched.lock, options, config.parent)
         except ConfigError as error:
             problems.extend(error.problems)
             continue
         summary = {"holdout": None, **entry_summary(fetched, splits, label)}
-        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, refusals=refusals_of(fetched.lock), **summary))
+        refusals = refusals_of(fetched.lock)
+        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, refusals=refusals, splits=splits.named, **summary))
     if problems:
         raise ConfigError(problems)
     return rows
@@ -107,7 +114,7 @@ def _entries(config: Path, site: Site, overrides: tuple[str, ...]) -> Iterator[t
         raise ConfigError(
             Problem("a dataset stands in an environment, not at the top", key="dataset", file=str(config), advice=advice)
         )
-    if "environments" not in loaded.values or not isinstance(kind_of(loaded.values), Problem):
+    if "environments" not in loaded.values or any(mark in loaded.values for mark in MARKS.values()):
         yield from resolve(config, site, overrides).harbor_entries()
         return
     model, problems = loaded.try_build(EnvironmentsFile)

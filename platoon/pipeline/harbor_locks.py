@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from platoon.config.text import printable
 from platoon.envs.harbor.answers import Answer, find_answer, read_request
 from platoon.envs.harbor.differences import LockDifference, first_difference
 from platoon.envs.harbor.fetch import make_lock, recorded_of
-from platoon.envs.harbor.lock import HarborLock
+from platoon.envs.harbor.format import TaskRefused, read_toml
+from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
 from platoon.envs.harbor.sources.protocol import FetchTools
+from platoon.envs.harbor.task_toml import unread
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.pipeline.fetch import harbor_options
 from platoon.site import Site
@@ -29,6 +32,15 @@ class CheckedLock:
     path: Path
     lock: HarborLock
     difference: LockDifference | None
+
+
+@dataclass(frozen=True)
+class VerifiedCache:
+    """count: tasks that were read. warnings: of each lock what is odd about its tasks, as `say_warnings` takes it."""
+
+    count: int
+    faults: Sequence[CacheFault]
+    warnings: Mapping[str, Mapping[str, tuple[int, str]]]
 
 
 @dataclass(frozen=True)
@@ -62,8 +74,8 @@ def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[st
 
 def verify_cache(
     path: Path, site: Site, overrides: tuple[str, ...] = (), *, cache: Path | None = None, tasks: Sequence[str] = ()
-) -> tuple[int, list[CacheFault]]:
-    """How many cached tasks were read, and which are missing or not what the lock says.
+) -> VerifiedCache:
+    """Which cached tasks are missing or not what the lock says, and what is odd about the others.
 
     path: a configuration, or a lock, whose tasks may lie in another Harbor `cache`. tasks: look at these alone. Raises ConfigError.
     """
@@ -80,12 +92,26 @@ def verify_cache(
         raise ConfigError(Problem(f"no task is called {printable(unknown[0])}", key="--task", file=str(path)))
     count = 0
     faults: list[CacheFault] = []
+    warnings: dict[str, Mapping[str, tuple[int, str]]] = {}
+    place = HarborCache(cache or site.harbor_cache)
     for label, lock in locks:
         rows = [row for row in lock.tasks if not tasks or row.name in tasks]
         count += len(rows)
-        found = cache_problems((row.digest for row in rows), HarborCache(cache or site.harbor_cache))
-        faults += [CacheFault(label, row.name, fault) for row, fault in zip(rows, found, strict=True) if fault is not None]
-    return count, faults
+        found = list(zip(rows, cache_problems((row.digest for row in rows), place), strict=True))
+        faults += [CacheFault(label, row.name, fault) for row, fault in found if fault is not None]
+        warnings[label] = _unread([row for row, fault in found if fault is None], place)
+    return VerifiedCache(count, faults, warnings)
+
+
+def _unread(rows: Iterable[LockRow], cache: HarborCache) -> dict[str, tuple[int, str]]:
+    """Keys of `task.toml` that nothing reads: how many tasks have each, and the first. A refused task is told as that."""
+    found: dict[str, tuple[int, str]] = {}
+    for row in rows:
+        with suppress(TaskRefused):
+            for text in unread(read_toml(cache.task(row.digest))):
+                count, example = found.get(text, (0, row.name))
+                found[text] = (count + 1, example)
+    return found
 
 
 def _answer(options: HarborOptions, base: Path, cache: HarborCache, label: str) -> Answer:

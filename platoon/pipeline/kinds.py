@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from platoon.config.model import ConfigModel
-from platoon.errors import Problem
+from platoon.config.text import few
+from platoon.errors import ConfigError, Problem
 
 Kind = Literal["train", "evaluation"]
 MARKS: Mapping[Kind, str] = {"train": "train", "evaluation": "inference"}
+RECIPE_MARKS = ("runs", "evaluations")
 
 
-def kind_of(values: Mapping[str, Any]) -> Kind | Problem:
-    """The kind of a loaded configuration."""
+def is_recipe(values: Mapping[str, Any]) -> bool:
+    """Whether a loaded file is a recipe, by its keys."""
+    return any(mark in values for mark in RECIPE_MARKS)
+
+
+def kind_of(values: Mapping[str, Any], file: Path) -> Kind:
+    """The kind of a configuration that was loaded from `file`. Raises ConfigError for a recipe and for what is no configuration."""
     kinds = [kind for kind, mark in MARKS.items() if mark in values]
     if len(kinds) == 1:
         return kinds[0]
     if kinds:
-        return Problem("is either a training configuration (train:) or an evaluation (inference:), not both", key="inference")
-    return Problem("is neither a training configuration (it has no train:) nor an evaluation (no inference:)")
+        rule = "is either a training configuration (train:) or an evaluation (inference:), not both"
+        raise ConfigError(Problem(rule, key=MARKS[kinds[-1]], file=str(file)))
+    if is_recipe(values):
+        entries = [entry for mark in RECIPE_MARKS if isinstance(values.get(mark), dict) for entry in values[mark].values()]
+        named = dict.fromkeys(str(file.parent / str(entry.get("config"))) for entry in entries if isinstance(entry, dict))
+        advice = f"name one of its configurations here: {few(list(named))}" if named else "name a configuration here"
+        rule = f"is a recipe, which `snakemake --profile local train --config recipe={file}` takes"
+        raise ConfigError(Problem(rule, file=str(file), advice=advice))
+    rule = "is neither a training configuration (it has no train:) nor an evaluation (no inference:)"
+    raise ConfigError(Problem(rule, file=str(file)))
 
 
 def model_of(kind: Kind) -> type[ConfigModel]:

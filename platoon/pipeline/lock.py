@@ -151,7 +151,7 @@ def _harbor_entry(
     if not options.is_locked:
         return {"environment": label, **_unlocked(options, base)}
     fetched = locked_dataset(options, base, tools, recorded=recorded)
-    say_warnings(tools.say, label, fetched)
+    say_warnings(tools.say, label, fetched.warnings)
     excluded = set(entry.get("exclude_tasks", ()))
     if found := list(_task_problems(fetched, excluded, f"environments.{number}")):
         raise ConfigError(found)

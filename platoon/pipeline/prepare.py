@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from platoon import exits
+from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
 from platoon.host.processes import die_with_parent
@@ -50,7 +51,7 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
         code = process.wait()
     if code == 0:
         if dry_run and steps:
-            console.say(f"not ready: {steps} steps to do")
+            console.say(f"not ready: {counted(steps, 'step')} to do")
             return exits.FAILED
         console.say(f"ready: {recipe}" if steps else f"ready: {recipe}, nothing to do")
         return exits.DONE

@@ -17,10 +17,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from platoon.config.load import load_model
+from platoon.config.load import load
 from platoon.config.model import ConfigModel, nearest
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
+from platoon.pipeline.kinds import MARKS, is_recipe, kind_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 
 FILE = "recipe.yaml"
@@ -93,7 +94,11 @@ class Recipe(ConfigModel):
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a file. Raises ConfigError with every problem."""
-    return load_model(Recipe, path)
+    loaded = load(path)
+    if not is_recipe(loaded.values) and any(mark in loaded.values for mark in MARKS.values()):
+        rule = f"is a configuration of kind {kind_of(loaded.values, path)}, not a recipe"
+        raise ConfigError(Problem(rule, file=str(path), advice=nearest(str(path.parent / FILE), _recipes_near(path))))
+    return loaded.build(Recipe)
 
 
 def open_recipe(path: Path) -> Recipe:
@@ -130,10 +135,13 @@ def _no_recipe(path: Path) -> Problem:
     """Why a path is no recipe, with those that are near it."""
     if path.is_dir() and (path / FILE).is_file():
         return Problem("is a folder", file=str(path), advice=f"its recipe is {path / FILE}")
-    roots = [path, path.parent, path.parent.parent, Path("recipes")]
-    found = {str(file) for root in roots for pattern in (FILE, f"*/{FILE}") for file in root.glob(pattern)}
     rule = "is a folder without a recipe.yaml" if path.is_dir() else "no such recipe"
-    return Problem(rule, file=str(path), advice=nearest(str(path), sorted(found)[:MOST_TOLD]))
+    return Problem(rule, file=str(path), advice=nearest(str(path), _recipes_near(path)))
+
+
+def _recipes_near(path: Path) -> list[str]:
+    roots = [path, path.parent, path.parent.parent, Path("recipes")]
+    return sorted({str(file) for root in roots for pattern in (FILE, f"*/{FILE}") for file in root.glob(pattern)})[:MOST_TOLD]
 
 
 def config_key(unit: str) -> str:

@@ -56,11 +56,12 @@ def resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> Resolv
 
 
 def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tuple[ResolvedConfig | None, list[Problem]]:
-    """The resolved configuration, None where it cannot be made, and every problem found. Raises ConfigError for no YAML at all."""
+    """The resolved configuration, None where it cannot be made, and every problem found.
+
+    Raises ConfigError for what is no configuration at all.
+    """
     loaded = load(config, overrides)
-    kind = kind_of(loaded.values)
-    if isinstance(kind, Problem):
-        return None, [Problem(kind.rule, key=kind.key, file=str(config))]
+    kind = kind_of(loaded.values, config)
     model, problems = loaded.try_build(model_of(kind))
     problems += harbor_problems(loaded)
     problems += path_problems(loaded)

@@ -8,7 +8,6 @@ closed.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -166,12 +165,10 @@ def _cadence(config: RunConfig, trainer: Trainer) -> Cadence:
 
 
 def _identity(request: TrainRequest, trainer: Trainer, parent: Mapping[str, Any] | None) -> dict[str, Any]:
-    extra: dict[str, Any] = {"inputs": {**request.inputs.identity, **trainer.identity()}}
+    extra: dict[str, Any] = {"inputs": trainer.identity()}
     if parent is not None:
         extra["from"] = _parent_facts(parent)
-    # As it reads back from the file, so that comparing sees no difference that is none.
-    identity: dict[str, Any] = json.loads(json.dumps(run_identity(request.inputs.config.plain(), extra)))
-    return identity
+    return run_identity(request.inputs.config.plain(), extra, request.inputs.tasks)
 
 
 def _facts(request: TrainRequest, identity: Mapping[str, Any], parent: Mapping[str, Any] | None) -> dict[str, Any]:

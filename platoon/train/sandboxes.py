@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from platoon.config.text import counted
 from platoon.host.console import Console, near
 from platoon.sandbox import labels
 from platoon.sandbox.reaping import REAP_TIMEOUT_S, RECORDS_FILE, reap_all, run_records
@@ -27,7 +28,7 @@ async def run_sandboxes(run_dir: Path, console: Console) -> AsyncIterator[None]:
     if earlier:
         console.progress("reaping", "sandboxes of an earlier start")
         reaped = await labels.reap_records(earlier, REAP_TIMEOUT_S)
-        console.say(f"reaped {reaped.count} sandboxes of an earlier start")
+        console.say(f"reaped {counted(reaped.count, 'sandbox', 'sandboxes')} of an earlier start")
     before = labels.LIVE.labels
     labels.set_labels(labels.run_labels(run_dir))
     labels.LIVE.mirror_to(path, earlier)

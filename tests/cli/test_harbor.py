@@ -62,7 +62,8 @@ def test_hash(tmp_path: Path, run: Run) -> None:
 def test_what_has_no_hash(tmp_path: Path, run: Run) -> None:
     code, _, told = run("harbor", "hash", "nowhere")
     assert code == exits.CONFIG
-    assert told.startswith("platoon: nowhere: has no content hash: ")
+    assert told == "platoon: nowhere: no such directory (a task is a directory with a task.toml)\n"
+    assert "site.yaml: is no directory" in run("harbor", "hash", "site.yaml")[2]
     (write(tmp_path / "b", VECTOR) / "tests/out").symlink_to("../../site.yaml")
     assert run("harbor", "hash", "b")[0] == exits.CONFIG
 
@@ -106,6 +107,9 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     code, out, _ = run("harbor", "fetch", "c.yaml")
     assert code == 0
     assert "one: 1 refused as agent_user, such as t2" in out
+    (named,) = (json.loads(line)["splits"] for line in run("harbor", "fetch", "c.yaml", "--json", "--splits")[1].splitlines()[:1])
+    assert sorted([*named["train"], *named["eval"]]) == ["t0", "t1"] and len(named["eval"]) == one["holdout"]["eval"]
+    assert f"one: eval has 1: {named['eval'][0]}" in out and f"one: train has 1: {named['train'][0]}" in out
     code, _, told = run("harbor", "fetch", "c.yaml", "environments.0.service_kwargs.dataset=gone", "environments.1.name=one")
     assert code == exits.CONFIG
     assert "command line: environments.0.service_kwargs.dataset: no such file or directory: gone" in told

@@ -109,6 +109,23 @@ def test_warnings_are_one_line_a_kind(tmp_path: Path, run: Run) -> None:
     assert line.endswith("(2 tasks, such as a)")
 
 
+def test_keys_of_a_task_that_nothing_reads_are_told(tmp_path: Path, run: Run) -> None:
+    """By `fetch`, `lock`, `verify` and `plan`, each key with the known one that is near."""
+    text = '[enviroment]\ncpus = 1\n[agent]\ntimeout = 5\n[metadata]\nany = 1\n[environment]\nmemory = "1G"\n["a\\u001bb"]\n'
+    for name in ("a", "b"):
+        Repository(tmp_path / "data").task(name, {"task.toml": text})
+    config = write(tmp_path / "c.yaml", {"dataset": "data"})
+    told_by = [run("harbor", command, config)[2] for command in ("fetch", "fetch", "lock", "verify")]
+    told_by.append(run("harbor", "plan", str(tmp_path / "data/a"))[1])
+    for told in told_by:
+        lines = [line for line in told.splitlines() if line.startswith("warning: ")]
+        assert len(lines) == 3, told
+        assert any("task.toml: enviroment is read by nothing (did you mean environment?)" in line for line in lines)
+        assert any("task.toml: agent.timeout is read by nothing (did you mean timeout_sec?)" in line for line in lines)
+        assert any(r"task.toml: a\x1bb is read by nothing" in line for line in lines)
+    assert all("(2 tasks, such as a)" in told for told in told_by[:-1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -174,7 +191,7 @@ def test_verify_hashes_the_cache_again(tmp_path: Path, run: Run) -> None:
     row = json.loads(run("harbor", "fetch", config, "--json")[1])
     code, out, told = run("harbor", "verify", row["lock"])
     assert (code, out) == (exits.DONE, "")
-    assert "3 of 3 tasks are as locked" in told
+    assert "3 of 3 tasks as locked" in told
     tasks = {path.parent: path.read_text() for path in (tmp_path / "cache/harbor/tasks").rglob("instruction.md")}
     places = {text.split()[1][0]: path for path, text in tasks.items()}
     (places["a"] / "instruction.md").write_text("Damaged.\n")

@@ -37,7 +37,7 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_manifest_is_printed_as_its_bytes(layer: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, error = run(capfdbinary, "layer.tar")
     assert (code, out) == (exits.DONE, MANIFEST)
-    assert error == "platoon: 1 paths are left out: no line can hold their names\n"
+    assert error == "platoon: 1 path left out: no line can hold their names\n"
 
 
 def test_programs_get_one_object(layer: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

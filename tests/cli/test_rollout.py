@@ -123,7 +123,8 @@ def test_a_task_of_another_split_is_told_with_its_split(run: Run, tmp_path: Path
     code, _, err = run("eval.yaml", "--task", "t2")
     assert code == exits.CONFIG and "task 't2' is of the split eval (--split eval plays it)" in err
     assert "task 'default::t2' is of the split eval" in run("eval.yaml", "--task", "default::t2")[2]
-    assert "no task is called 't9' (the split has: t1, t3)" in run("eval.yaml", "--task", "t9")[2]
+    assert "no task is called 'nine' (the split has: t1, t3)" in run("eval.yaml", "--task", "nine")[2]
+    assert "no task is called 't22' (did you mean t2?)" in run("eval.yaml", "--task", "t22")[2]
     assert not (tmp_path / "runs").exists()
     assert run("eval.yaml", "--task", "t2", "--split", "eval", "--harness", "platoon-noop")[0] == exits.DONE
 

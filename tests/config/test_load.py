@@ -107,7 +107,7 @@ def test_overrides(tmp_path: Path) -> None:
         ("=3", "an override is key=value"),
         ("a..b=3", "an override is key=value"),
         ("entries.5.name=x", "is no mapping or list"),
-        ("entries.x=1", "the list has 1 items"),
+        ("entries.x=1", "the list has 1 item,"),
         ("batch_size.x=1", "batch_size is no mapping or list"),
         ("batch_size+=1", "+= adds to a list"),
         ("label=[1", "is not YAML 1.2"),

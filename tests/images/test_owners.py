@@ -157,7 +157,7 @@ def test_layers_and_their_digests_must_be_as_many(layout: Layout) -> None:
     config = layout.document({"os": "linux", "architecture": HERE, "rootfs": {"diff_ids": []}}, CONFIG)
     layer = layout.blob(LOWER, "application/vnd.oci.image.layer.v1.tar")
     layout.add(layout.document({"config": config, "layers": [layer]}, MANIFEST))
-    assert "has 1 layers, and its configuration 0 diff_ids" in refusal(layout)
+    assert "has 1 layer, and its configuration 0 diff_ids" in refusal(layout)
 
 
 def test_every_digest_of_a_layout_is_verified(layout: Layout) -> None:

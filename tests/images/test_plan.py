@@ -39,7 +39,7 @@ def test_the_process_provider_needs_nothing_built() -> None:
 def test_other_providers_need_what_is_planned() -> None:
     plan = plan_images([ImageNeed("docker", "t", "environment", BUILT), ImageNeed("docker", "u", "verifier", PREBUILT)])
     assert plan["build"] == [KEY]
-    with pytest.raises(NotPreparedError, match=f"no image for 1 keys, {KEY}"):
+    with pytest.raises(NotPreparedError, match=f"no image for 1 key, {KEY}"):
         image_map(plan)
     mapped = image_map(plan, {KEY: {"image": "platoon-harbor:x", "builder": "docker"}})
     assert image_of(mapped, "docker", "ref:debian:12")["image"] == "docker://debian:12"

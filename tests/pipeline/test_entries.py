@@ -106,6 +106,27 @@ def test_what_a_harness_spec_says_is_part_of_the_run(
         assert start() == exits.DONE
 
 
+@pytest.mark.parametrize("served", ["dataset", "dataset_dir"])
+def test_only_tasks_that_are_trained_on_are_part_of_the_run(
+    make_recipe: Callable[..., Path], site: Site, console: Console, served: str
+) -> None:
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    text = config.read_text().replace("    index: [{metadata: [family]}]\n    holdout: {fraction: 0.3, group_by: family}\n", "")
+    (root / "splits.toml").write_text('train = ["t0", "t2"]\neval = ["t1", "t3", "t4", "t5"]\n')
+    config.write_text(text.replace("dataset:", f"{served}:") + "    splits: ../splits.toml\n")
+
+    def tasks() -> dict[str, str]:
+        return dict(train_inputs(config, (), None, site, console).tasks["tasks"])
+
+    before = tasks()
+    assert list(before) == ["t0", "t2"]
+    (root / "data/tasks/t1/instruction.md").write_text("Do another thing.\n")
+    assert tasks() == before
+    (root / "data/tasks/t2/instruction.md").write_text("Do another thing.\n")
+    assert {name for name, digest in tasks().items() if digest != before[name]} == {"t2"}
+
+
 def test_inputs_name_what_a_harness_spec_said_when_they_were_made(
     own_spec: Path, tmp_path: Path, site: Site, console: Console
 ) -> None:

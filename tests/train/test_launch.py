@@ -43,7 +43,7 @@ class Launches:
             trainer_options={"data": "chat.jsonl"},
             watchdog={"enabled": False},
         )
-        inputs = TrainInputs(config, self.directory, {"datasets.lock.json": "sha256:1"}, {"datasets.lock.json": "sha256:1"})
+        inputs = TrainInputs(config, self.directory, {"datasets.lock.json": "sha256:1"}, {"shell": [("copy", "sha256:1")]})
         return TrainRequest(
             run, self.directory / "runs" / run, self.directory / "runs" / ".tinker", inputs, self.directory / f"{run}.json", parent
         )
@@ -139,8 +139,8 @@ def test_another_identity_touches_nothing_and_going_back_is_at_once(launches: La
     before = state(request.run_dir)
     with pytest.raises(IdentityError, match=r"train\.lora_rank: the run 'warm' was trained with 32, this configuration says 4"):
         launches.train(launches.request("warm", lora_rank=4))
-    moved = replace(request.inputs, identity={"datasets.lock.json": "sha256:2"})
-    with pytest.raises(IdentityError, match=r"inputs\.datasets\.lock\.json"):
+    moved = replace(request.inputs, tasks={"shell": [("copy", "sha256:2")]})
+    with pytest.raises(IdentityError, match=r"environment shell: its tasks are not those .* trained on: changed copy"):
         launches.train(replace(request, inputs=moved))
     assert state(request.run_dir) == before
     assert launches.train(request) == exits.DONE

@@ -345,5 +345,5 @@ def test_one_measured_rollout_of_any_start_is_enough(tmp_path: Path, monkeypatch
 def test_a_row_of_steps_that_measured_nothing_gives_no_receipt(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "train/rollouts": 8}\n{"step": 2, "train/reward": 0.0}\n')
     refuse_unmeasured("main", tmp_path, {"batch": 2})
-    with pytest.raises(PlatoonError, match="not one rollout of its 1 steps was measured"):
+    with pytest.raises(PlatoonError, match="not one rollout of its 1 step was measured"):
         refuse_unmeasured("main", tmp_path, {"batch": 1})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.overlays import Overlay, read_overlay
@@ -166,7 +167,7 @@ def why_not(lock: HarborLock, request: Request) -> str | None:
         return "is of release 0.4 and was written for other settings"
     stacks = sum(1 for row in lock.tasks if (row.refused or "").startswith("stack:"))
     if stacks and not request.options.refuse.effective_sidecars:
-        return f"is of release 0.4 and refused {stacks} tasks as stacks, which are no longer refused"
+        return f"is of release 0.4 and refused {counted(stacks, 'task')} as stacks, which are no longer refused"
     return None
 
 

@@ -26,7 +26,7 @@ from platoon.artifacts.reading import parse_toml
 from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
 from platoon.config.problems import from_validation_error
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor.format import TaskRefused
 from platoon.errors import ConfigError, Problem
 
@@ -269,7 +269,7 @@ def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:
     except (re.error, IndexError) as error:
         raise _refused(overlay, edit.file, f"the replacement is none: {error}") from None
     if count != edit.count:
-        raise _refused(overlay, edit.file, f"the pattern matches {count} times, not {edit.count}")
+        raise _refused(overlay, edit.file, f"the pattern matches {counted(count, 'time')}, not {edit.count}")
     _replace(target, changed.encode("utf-8"), target.stat().st_mode & 0o777)
 
 

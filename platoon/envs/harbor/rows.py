@@ -18,7 +18,7 @@ from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.sources.protocol import SourceTask
-from platoon.envs.harbor.task_toml import TaskToml
+from platoon.envs.harbor.task_toml import TaskToml, unread
 from platoon.images.dockerfile import DockerfileError, plan_image
 
 NOT_INPUTS = frozenset(
@@ -148,7 +148,7 @@ def build_row(
         input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
     )
     plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
-    return BuiltRow(_placed(row, task, index, settings), plan, tuple(_warnings(flags, planned)))
+    return BuiltRow(_placed(row, task, index, settings), plan, (*(unread(toml) if toml else ()), *_warnings(flags, planned)))
 
 
 def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:

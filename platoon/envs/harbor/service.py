@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.canonical import read_json
+from platoon.artifacts.canonical import canonical_digest, read_json
+from platoon.config.text import counted
 from platoon.core.gate import EnvBusy, GateClosed, ToolGate
 from platoon.core.protocols import SessionNeeds
 from platoon.core.task import Task
@@ -24,6 +25,7 @@ from platoon.envs.harbor.specs import apply_needs, build_spec, ignored_users, re
 from platoon.envs.harbor.task_toml import Healthcheck
 from platoon.errors import ConfigError, EnvSetupError, PlatoonError, Problem
 from platoon.host.waiting import finish
+from platoon.images.plan import image_key
 from platoon.sandbox import get_provider
 from platoon.sandbox.base import Sandbox, SandboxProvider, SandboxSpec
 from platoon.sandbox.labels import StartedSandbox, start_guarded
@@ -92,6 +94,13 @@ class HarborService:
 
     async def list_tasks(self, split: str) -> Sequence[str]:
         return self._tasks.splits.ids(split)
+
+    def task_digest(self, task_id: str) -> str:
+        """`sha256:<hex>` of all that decides what a task is: its files, its stack, where its images are."""
+        row = self._tasks.row(task_id)
+        keys = [image_key(image) for image in (row.image, row.verifier_image) if image is not None]
+        images = {key: self._images.get(key) for key in keys}
+        return canonical_digest({"files": row.digest, "compose": row.compose, "images": images})
 
     async def list_splits(self) -> Sequence[str]:
         named = self._tasks.splits.named
@@ -243,7 +252,7 @@ async def _wait_healthy(sandbox: Sandbox, check: Healthcheck) -> None:
         failures = 0 if starting else failures + 1
         if failures >= check.retries:
             what = "timed out" if result.timed_out else f"exit {result.exit_code}: {result.stderr[-200:].strip()}"
-            raise EnvSetupError("env_healthcheck", f"the health check failed {failures} times, last: {what}")
+            raise EnvSetupError("env_healthcheck", f"the health check failed {counted(failures, 'time')}, last: {what}")
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.digests import HashedTask
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.answers import Request
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
@@ -127,7 +127,7 @@ class _Taker:
     def finish(self) -> TakenTasks:
         if self.problems:
             more = len(self.problems) - SHOWN_PROBLEMS
-            last = [Problem(f"and {more} more problems", file=self.request.source.reference)] if more > 0 else []
+            last = [Problem(f"and {counted(more, 'more problem')}", file=self.request.source.reference)] if more > 0 else []
             raise ConfigError(self.problems[:SHOWN_PROBLEMS] + last)
         self.taken.rows = tuple(rows.finish_rows(sorted(self.rows, key=lambda row: row.name), self.request.options.refuse))
         return self.taken
@@ -142,7 +142,7 @@ class _Taker:
         for text in built.warnings:
             count, example = self.taken.warnings.get(text, (0, task.id))
             self.taken.warnings[text] = (count + 1, example)
-        self.tools.progress(f"{self.request.source.reference}: {len(self.rows)} of {self.total} tasks")
+        self.tools.progress(f"{self.request.source.reference}: {len(self.rows)} of {counted(self.total, 'task')}")
 
     def _built(
         self, task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings

@@ -1,19 +1,28 @@
-"""The keys of `task.toml` that are read, with types and defaults as Harbor 0.24 has them. Unknown keys are ignored, as it does."""
+"""The keys of `task.toml` that are read, with types and defaults as Harbor 0.24 has them. Unknown keys change nothing, as with it;
+`unread` names them, since one of them may be a slip of the pen.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from platoon.config.model import nearest
+from platoon.config.text import printable
 
 NetworkMode = Literal["public", "allowlist", "no-network"]
 NonNegativeNumber = Annotated[float, Field(ge=0)]
 PositiveNumber = Annotated[float, Field(gt=0)]
 ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 STEP_NAME_LIMIT_BYTES = 255
+MOST_UNREAD = 20
+SHOWN_KEY_CHARACTERS = 60
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([KMG])", re.IGNORECASE)
@@ -26,7 +35,7 @@ def _check_hosts(mode: NetworkMode | None, hosts: list[str] | None) -> None:
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Author(_Table):
@@ -284,3 +293,21 @@ class TaskToml(_Table):
         if twins := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"steps called {', '.join(twins[:5])} are not apart where case does not count")
         return self
+
+
+def unread(toml: TaskToml) -> list[str]:
+    """A warning for each key that nothing reads, with the known one that is near; the first of many."""
+    return list(islice(_unread(toml, ""), MOST_UNREAD))
+
+
+def _unread(table: _Table, above: str) -> Iterator[str]:
+    known = type(table).model_fields
+    for key in table.model_extra or ():
+        near = nearest(key, known)
+        advice = f" ({near})" if near.startswith("did") else ""
+        yield f"task.toml: {above}{printable(key[:SHOWN_KEY_CHARACTERS])} is read by nothing{advice}"
+    for name in known:
+        value = getattr(table, name)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, _Table):
+                yield from _unread(item, f"{above}{name}.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.errors import ConfigError, Problem
 from platoon.train.checkpoints.rows import checkpoint_rows, policy_file
 from platoon.train.policy.spec import MAIN
@@ -80,7 +81,7 @@ async def find_start_point(
         passed_over.append(PassedOver(row["name"], reason))
     if passed_over:
         newest = passed_over[0]
-        rule = f"none of its {len(rows)} checkpoints can be resumed; the newest, {newest.name}: {newest.reason}"
+        rule = f"none of its {counted(len(rows), 'checkpoint')} can be resumed; the newest, {newest.name}: {newest.reason}"
         advice = "train under another run name, or bring back what the checkpoints name"
         raise ConfigError(Problem(rule, file=str(policy_file(run_dir, MAIN)), advice=advice))
     return StartPoint(rows_digest=fresh_digest)

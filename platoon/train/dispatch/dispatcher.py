@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
+from platoon.config.text import counted
 from platoon.errors import PlatoonError
 from platoon.train.dataset_order.order import Order
 from platoon.train.dispatch import horizon
@@ -200,8 +201,8 @@ class Dispatcher:
         if self._failures >= self.settings.failures_in_a_row:
             self._fail(
                 PlatoonError(
-                    f"{self._failures} groups in a row gave no result at all; the newest, task {group.draw.task_id!r} of entry "
-                    f"{group.draw.entry!r}: {group.output.cause}"
+                    f"{counted(self._failures, 'group')} in a row gave no result at all; the newest, task {group.draw.task_id!r} "
+                    f"of entry {group.draw.entry!r}: {group.output.cause}"
                 )
             )
         self.settled.set()

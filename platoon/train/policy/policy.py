@@ -108,9 +108,10 @@ class Policy:
         asked = (self._training.save_state(name), self._training.save_weights_for_sampler(name))
         waits = (self._waits.on(answer, timeout_s=SAVE_TIMEOUT_S, what=what) for answer in asked)
         saved, sampled = await asyncio.gather(*waits, return_exceptions=True)
-        for answer in (saved, sampled):
-            if isinstance(answer, BaseException):
-                raise answer
+        if isinstance(saved, BaseException):
+            raise saved
+        if isinstance(sampled, BaseException):
+            raise sampled
         return SavedWeights(str(saved.path), str(sampled.path))
 
     async def delete_weights(self, path: str) -> bool:

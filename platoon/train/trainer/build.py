@@ -11,6 +11,7 @@ from platoon.errors import ConfigError, Problem
 from platoon.harness.registry import spec_content
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.run_directory.identity import TrainedTasks
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.renderers import renderer_of
 from platoon.train.trainer.sft import SftOptions, SftTrainer
@@ -20,15 +21,15 @@ from platoon.train.trainer.sft import SftOptions, SftTrainer
 class TrainInputs:
     """Everything a run is made from, resolved.
 
-    base: what relative paths of the configuration are relative to. digests: of the input files, for the receipt. identity: digests
-    that are part of the run's identity. chat: files of conversations by the path the configuration gives. entries: with
-    their services and train tasks.
+    base: what relative paths of the configuration are relative to. digests: of the input files, for the receipt. tasks: what the
+    train tasks of Harbor entries are, for the run's identity. chat: files of conversations by the path the configuration gives.
+    entries: with their services and train tasks.
     """
 
     config: RunConfig
     base: Path
     digests: Mapping[str, str] = field(default_factory=dict)
-    identity: Mapping[str, str] = field(default_factory=dict)
+    tasks: TrainedTasks = field(default_factory=dict)
     chat: Mapping[str, Path] = field(default_factory=dict)
     entries: Sequence[EntryTasks] = ()
 

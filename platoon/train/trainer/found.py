@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.errors import ConfigError, IdentityError, Problem
 from platoon.sandbox.reaping import RECORDS_FILE
 from platoon.train.checkpoints.rows import CHECKPOINTS_FILE, DELETED_FILE, checkpoint_rows, deleted_paths, policy_file
@@ -62,7 +63,7 @@ def check_found(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool:
     if not checkpoints and not signs:
         return False
     if not check_identity(run_dir, identity, run):
-        held = f"{len(checkpoints)} checkpoints" if checkpoints else " and ".join(signs)
+        held = counted(len(checkpoints), "checkpoint") if checkpoints else " and ".join(signs)
         rule = f"is missing, and {held} of the run {run!r} are there: what was trained, and with what, cannot be compared"
         raise IdentityError(Problem(rule, file=str(run_dir / IDENTITY_FILE), advice=_lost_advice(run_dir, run)))
     if signs:
@@ -73,11 +74,11 @@ def check_found(run_dir: Path, identity: Mapping[str, Any], run: str) -> bool:
 
 def _signs_of_training(run_dir: Path, metrics: int, deleted: int) -> list[str]:
     """What is only there once a checkpoint was: every start saves before its first step, and its draws and rollouts come later."""
-    signs = [f"the metrics of {metrics} steps"] if metrics else []
+    signs = [f"the metrics of {counted(metrics, 'step')}"] if metrics else []
     if deleted:
-        signs.append(f"the names of {deleted} deleted paths")
+        signs.append(f"the names of {counted(deleted, 'deleted path')}")
     if draws := [path for path in run_dir.glob("tasks/dispatch-*.json") if path.name != f"dispatch-s1-{recovery_name(0)}.json"]:
-        signs.append(f"the draws of {len(draws)} checkpoints")
+        signs.append(f"the draws of {counted(len(draws), 'checkpoint')}")
     if any(run_dir.glob("rollouts/train/*/*")):
         signs.append("rollouts")
     return signs

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import platoon
+from platoon.config.text import counted
 from platoon.errors import IdentityError, PlatoonError, Problem
 from platoon.train.checkpoints.rows import checkpoint_rows, deleted_paths, policy_file
 from platoon.train.metrics import FILE as METRICS_FILE
@@ -32,8 +33,8 @@ def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str)
         return
     raise IdentityError(
         Problem(
-            f"the run {run!r} is planned for {planned_steps} steps, but has trained {trained}, and no whole checkpoint of step "
-            f"{planned_steps} is kept",
+            f"the run {run!r} is planned for {counted(planned_steps, 'step')}, but has trained {trained}, and no whole checkpoint "
+            f"of step {planned_steps} is kept",
             key=key,
             file=str(policy_file(run_dir, MAIN)),
             advice=f"set it back; or {own_run_advice(run)}",
@@ -45,10 +46,10 @@ def refuse_unmeasured(run: str, run_dir: Path, row: Mapping[str, Any]) -> None:
     """Raises PlatoonError for a row up to which no rollout was measured, by the metrics: its weights are those it began with."""
     steps, lost = _metrics(run_dir, row)
     if steps and not lost and not any("train/reward" in step for step in steps):
-        text = (
-            f"run {run}: not one rollout of its {row['batch']} steps was measured, so nothing was trained and there is no receipt"
+        text = f"run {run}: not one rollout of its {counted(row['batch'], 'step')} was measured, so nothing was trained"
+        raise PlatoonError(
+            f"{text} and there is no receipt; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}"
         )
-        raise PlatoonError(f"{text}; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}")
 
 
 def _metrics(run_dir: Path, row: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from platoon.artifacts.canonical import canonical_digest
 from platoon.config.model import ConfigModel
+from platoon.config.text import counted
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer
 from platoon.train.checkpoints.participants import StateWriter
@@ -93,7 +94,9 @@ class SftTrainer(TrainerBase):
         renderer = await self._renderer(run, MAIN)
         self._rendered, skipped = await asyncio.to_thread(render_all, self._conversations, renderer, self._max_length)
         if skipped:
-            run.console.say(f"{skipped} of {len(self._conversations)} conversations have nothing to train and are left out")
+            run.console.say(
+                f"{skipped} of {counted(len(self._conversations), 'conversation')} have nothing to train and are left out"
+            )
         if not self._rendered:
             raise ConfigError(Problem("no conversation has a token to train", key="trainer_options.data"))
         self.fingerprint = self._rendered_digest()

@@ -167,7 +167,7 @@ def test_h515_a_worker_that_finds_no_lock_names_the_old_one(cached: HarborCache,
     with pytest.raises(NotPreparedError) as caught:
         HarborService(options(provider="process"), cache_dir=cached.root, base_dir=tmp_path)
     assert str(path) in str(caught.value)
-    assert "is of release 0.4 and refused 1 tasks as stacks" in str(caught.value)
+    assert "is of release 0.4 and refused 1 task as stacks" in str(caught.value)
     assert "run platoon prepare" in str(caught.value)
     assert caught.value.exit_code == exits.CONFIG
     fetch(options(), tmp_path, cached)

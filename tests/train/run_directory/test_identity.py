@@ -15,9 +15,10 @@ pytestmark = pytest.mark.unit
 
 
 def identity(**changes: Any) -> dict[str, Any]:
+    tasks = changes.pop("tasks", {"shell": [(name, f"sha256:{name}") for name in "abc"]})
     train = {"model_name": "tiny", "renderer_name": "chat", "max_training_steps": 4, **changes.pop("train", {})}
     config = RunConfig(train=train, trainer="sft", **changes)
-    return run_identity(config.plain(), {"inputs": {"data": "sha256:1"}})
+    return run_identity(config.plain(), {"inputs": {"data": "sha256:1"}}, tasks)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,35 @@ def test_another_identity_names_the_key_and_touches_nothing(changes: dict[str, A
     assert {path: path.stat().st_ctime_ns for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("key", ["inputs.datasets.lock.json", "from.step"])
+@pytest.mark.parametrize(
+    ("tasks", "told"),
+    [
+        ([("a", "sha256:a"), ("b", "other"), ("c", "sha256:c")], "changed b"),
+        ([("a", "sha256:a"), ("c", "sha256:c"), ("d", "sha256:d")], "added d; removed b"),
+        ([("b", "sha256:b"), ("a", "sha256:a"), ("c", "sha256:c")], "their order changed"),
+        ([(f"n{number}", "") for number in range(9)], "added n0, n1, n2, n3, n4, n5 and 3 more; removed a, b, c"),
+        ([("a", "sha256:a"), ("b", "sha256:b"), ("c", "sha256:c"), ("\x1b", "")], r"added \x1b"),
+    ],
+)
+def test_tasks_that_are_not_those_it_was_trained_on_are_named(tasks: list[tuple[str, str]], told: str, tmp_path: Path) -> None:
+    write_identity(tmp_path, identity())
+    with pytest.raises(IdentityError) as refusal:
+        check_identity(tmp_path, identity(tasks={"shell": tasks}), "main")
+    (problem,) = refusal.value.problems
+    assert problem.key == "environment shell" and problem.rule.endswith(f"'main' was trained on: {told}")
+    with pytest.raises(IdentityError, match=r"environment shell: .* removed a, b, c") as refusal:
+        check_identity(tmp_path, identity(tasks={"renamed": tasks}), "main")
+    assert len(refusal.value.problems) == 2
+
+
+def test_an_identity_of_another_release_is_not_compared_key_by_key(tmp_path: Path) -> None:
+    write_identity(tmp_path, {**identity(seed=1), "rule": "run-identity/1"})
+    with pytest.raises(IdentityError, match=r"another release of platoon.*run-identity/2") as refusal:
+        check_identity(tmp_path, identity(), "main")
+    assert len(refusal.value.problems) == 1
+
+
+@pytest.mark.parametrize("key", ["inputs.data", "from.step"])
 def test_a_changed_input_says_what_names_the_run_too(key: str, tmp_path: Path) -> None:
     write_identity(tmp_path, {**identity(), key: 1})
     with pytest.raises(

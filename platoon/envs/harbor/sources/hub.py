@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.digests import PREFIX, is_digest, package_digest
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.sources.harbor_cli import PIN, HarborCli, HarborCliError
 from platoon.envs.harbor.sources.places import make_directory, staging
@@ -129,7 +129,9 @@ class HubSource(ReferenceSource[HubReference]):
         hidden = sum(1 for row in rows if not row.get("task_version") or row.get("available") is False)
         if hidden:
             advice = "log in with the Harbor CLI as who may see them"
-            raise ConfigError(Problem(f"{hidden} of its {len(rows)} tasks are not open to you", file=self.reference, advice=advice))
+            raise ConfigError(
+                Problem(f"{hidden} of its {counted(len(rows), 'task')} are not open to you", file=self.reference, advice=advice)
+            )
         tasks = tuple(self._task(row["task_version"]) for row in rows)
         if len({task.id for task in tasks}) != len(tasks):
             raise ConfigError(Problem("lists a task twice", file=self.reference))

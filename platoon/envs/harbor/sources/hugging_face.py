@@ -22,7 +22,7 @@ from platoon.artifacts.digests import git_blob_sha1, hex_of, sha256_file
 from platoon.artifacts.publish import WRITABLE, publish_bytes
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.config.files import read_bytes
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor.content import is_plain_name
 from platoon.envs.harbor.format import DEFAULT_IGNORES, HASHED_DIRECTORIES, HASHED_FILES
 from platoon.envs.harbor.sources.git import from_root
@@ -65,7 +65,7 @@ class Repository:
             found = []
             for number, file in enumerate(self.client.files(self.name, self.commit, path)):
                 if number % 1000 == 0:
-                    self.tools.progress(f"listing {self.shown}: {number} files")
+                    self.tools.progress(f"listing {self.shown}: {counted(number, 'file')}")
                 found.append(file)
             return found
 
