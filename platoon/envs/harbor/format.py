@@ -10,14 +10,13 @@ bounded before anything is read.
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -36,8 +35,6 @@ UNREAD_COMPOSE_FILES = ("docker-compose.yml", "compose.yaml", "compose.yml")
 TOML_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
 
-ImageSource = Literal["docker_image", "dockerfile", "compose", "none"]
-
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 
 
@@ -55,7 +52,7 @@ class TaskRefused(PlatoonError):
 
 @dataclass(frozen=True)
 class HarborTask:
-    """A task that can run. instruction: without canary lines. image_source: which definition gives the image."""
+    """A task that can run. instruction: without canary lines. What gives its image is in its lock row's plan."""
 
     directory: Path
     name: str | None
@@ -66,23 +63,12 @@ class HarborTask:
     verifier: VerifierTable
     solution_env: Mapping[str, str]
     artifacts: tuple[Artifact, ...]
-    image_source: ImageSource
     has_solution: bool
-
-    @property
-    def uploads_environment(self) -> bool:
-        """Whether a session copies `environment/` into the working directory: nothing else would bring its files there."""
-        if self.image_source == "docker_image":
-            # As Harbor has it: a Dockerfile or a compose file says what becomes of the other files.
-            definitions = (DOCKERFILE, COMPOSE_FILE)
-            return _has_entries(self.directory / "environment") and not any(_is_file(self.directory / name) for name in definitions)
-        return self.image_source == "none" and _has_entries(self.directory / "environment")
 
 
 def read_task(directory: Path) -> HarborTask:
     """The task of a directory. Raises TaskRefused."""
     toml = read_toml(directory)
-    image_source = _image_source(directory, toml.environment)
     if toml.steps:
         raise TaskRefused("task_config", "task.toml: steps: tasks of several steps are not run")
     if toml.environment.os.lower() != "linux":
@@ -101,7 +87,6 @@ def read_task(directory: Path) -> HarborTask:
         verifier=toml.verifier,
         solution_env=toml.solution.env,
         artifacts=tuple(toml.artifacts),
-        image_source=image_source,
         has_solution=_is_file(directory / "solution/solve.sh"),
     )
 
@@ -175,26 +160,10 @@ def _is_canary(line: str) -> bool:
     return "canary" in line and (line.startswith("#") or (line.startswith("<!--") and line.endswith("-->")))
 
 
-def _image_source(directory: Path, environment: EnvironmentTable) -> ImageSource:
-    if environment.docker_image is not None:
-        return "docker_image"
-    if _is_file(directory / DOCKERFILE):
-        return "dockerfile"
-    return "compose" if _is_file(directory / COMPOSE_FILE) else "none"
-
-
 def _bundles_tests(directory: Path, toml: TaskToml) -> bool:
     verifier = toml.verifier
     own_image = verifier.environment is not None and verifier.environment.docker_image is not None
     return verifier.separate and (own_image or _is_file(directory / "tests/Dockerfile"))
-
-
-def _has_entries(path: Path) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            return any(True for _ in entries)
-    except OSError:
-        return False
 
 
 def _is_file(path: Path) -> bool:

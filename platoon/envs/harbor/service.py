@@ -17,6 +17,7 @@ from platoon.core.protocols import SessionNeeds
 from platoon.core.task import Task
 from platoon.envs.harbor import grading
 from platoon.envs.harbor.format import HarborTask, TaskRefused
+from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.served import ServedTasks, serve_directories, serve_lock, serve_request
 from platoon.envs.harbor.session import HarborSession, SandboxLease, SessionSettings
@@ -152,7 +153,7 @@ class HarborService:
         spec = apply_needs(spec, needs)
         started = await self._start(spec, None)
         try:
-            await self._prepare(started.sandbox, harbor_task, spec)
+            await self._prepare(started.sandbox, harbor_task, row, spec)
             return self._session(task, harbor_task, rollout_id=rollout_id, needs=needs, spec=spec, started=started)
         except BaseException:
             await finish(_stop(started))
@@ -183,14 +184,14 @@ class HarborService:
         except (PlatoonError, OSError, RuntimeError) as error:
             raise EnvSetupError("sandbox_start", f"{type(error).__name__}: {error}") from error
 
-    async def _prepare(self, sandbox: Sandbox, task: HarborTask, spec: SandboxSpec) -> None:
+    async def _prepare(self, sandbox: Sandbox, task: HarborTask, row: LockRow, spec: SandboxSpec) -> None:
         try:
             if not getattr(type(self.provider), "makes_directories", False):
                 command = ["sh", "-c", _MAKE_DIRECTORIES, "sh", spec.workdir]
                 result = await sandbox.exec(command, cwd="/", timeout_s=SETUP_TIMEOUT_S)
                 if result.exit_code or result.timed_out:
                     raise EnvSetupError("env_setup", f"the working directory could not be made: {result.stderr[-300:]}")
-            if task.uploads_environment:
+            if row.uploads_environment:
                 await sandbox.upload(task.directory / "environment", spec.workdir)
             if task.environment.healthcheck is not None:
                 await _wait_healthy(sandbox, task.environment.healthcheck)
