@@ -137,6 +137,8 @@ class HarborService:
     async def open(self, task: Task, *, rollout_id: str, needs: SessionNeeds | None = None) -> HarborSession:
         """Starts the task's sandbox and prepares it. Raises EnvSetupError, with nothing left running."""
         harbor_task = self._harbor_task(task.id)
+        # The files are read again by this rollout: what changed in the cache since the task was read must not reach it.
+        await asyncio.to_thread(self._checked, task.id)
         row = self._tasks.row(task.id)
         for why in refusals(harbor_task, row, self.options, self.provider):
             raise EnvSetupError("env_config", f"task {task.id}: {why}")
@@ -223,6 +225,12 @@ class HarborService:
         )
         lease = SandboxLease(started, ToolGate(options.queue_timeout_s), options.close_timeout_s)
         return HarborSession(task, harbor_task, rollout_id, needs, spec, self.provider, lease, settings, self)
+
+    def _checked(self, task_id: str) -> None:
+        try:
+            self._tasks.checked(task_id)
+        except PlatoonError as error:
+            raise EnvSetupError("env_config", f"task {task_id}: {error}") from error
 
     def _harbor_task(self, task_id: str) -> HarborTask:
         try:
