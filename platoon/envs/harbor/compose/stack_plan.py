@@ -48,7 +48,9 @@ class VolumeMount:
 
 @dataclass(frozen=True)
 class Bind:
-    """A bind. kind: `task` (path in the task), `logs` (`verifier`, `agent`, `artifacts`), `host` (a variable that names a path)."""
+    """A bind. kind: `task` (path in the task), `logs` (`verifier`, `agent`, `artifacts`, or a directory below one such as
+    `artifacts/judge`), `host` (a variable that names a path).
+    """
 
     kind: Literal["task", "logs", "host"]
     source: str
