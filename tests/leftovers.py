@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from platoon.envs.harbor import verified
 from platoon.sandbox.labels import LIVE
 
 SCRATCH_VARIABLE = "PLATOON_NODE_SCRATCH"
@@ -138,8 +139,10 @@ def _mounts(scratch: Path, base: Path) -> Iterator[str]:
 
 
 def _entries(scratch: Path) -> Iterator[str]:
-    """Entries of the scratch; a private root that is empty counts as nothing."""
+    """Entries of the scratch; a private root that is empty counts as nothing, and so does what a node is to remember."""
     for top in scratch.iterdir():
+        if top.name == f"{verified.SCRATCH_NAME}-{os.getuid()}":
+            continue
         if top.is_dir() and not top.is_symlink() and top.name.endswith(f"-{os.getuid()}"):
             yield from (f"{top.name}/{entry.name}" for entry in top.iterdir())
         else:

@@ -93,7 +93,7 @@ bare `NAME` that takes the variable of that name.
 | source | read-only | writable |
 | --- | --- | --- |
 | a path in the task | from the cache | one copy a stack |
-| a log directory | the stack's own | the stack's own; `main` never sees the verifier's before it is graded |
+| a log directory, or a path below it | the stack's own | the stack's own; `main` never sees the verifier's before it is graded |
 | `${NAME}` of `compose_host_env` | the path it names | refused |
 | any other path of the host | refused | refused |
 
@@ -105,7 +105,8 @@ KEYS = """
 
 `run` is planned with compose's meaning, `judged` is planned or refused by its value, `noted` and `ignored` have no effect,
 `refused` refuses the task unless the value is empty. A key that stands in no table is refused. The text of a refusal is
-`compose: <service>.<key>: <why>`.
+`compose: <service>.<key>: <why>`. Entries of the file's `networks`, `volumes`, `configs` and `secrets` count where a service that
+runs names them.
 """
 
 AFTER_KEYS = """
@@ -126,7 +127,7 @@ host_network = { listen = ["PORT"], token = ["JUDGE_TOKEN"], bind = ["HOST"] }
 [[compose]]
 service = "grader"
 external = "grader"                        # a node service of this name serves it; no rollout starts it
-scope = { problem = "${PROBLEM_ID}" }      # from the task's variables
+scope = { problem = "${PROBLEM_ID}" }      # of task.toml's environment, or of what the file gives main
 ```
 
 `unset` and `replace` of a key that is not there, and any entry for a service that is not there, refuse the task as `overlay`.
@@ -138,9 +139,13 @@ must not be interpolated where the rule sets it: `$$PORT` hands it on.
 A plan is canonical JSON: `rule`, `order`, `main`, `services`, `volumes`, `externals`, `privileges`, `host_env`, `host_network`,
 `notes`. Times are seconds, sizes MiB, and null is what the image decides. A text is a string, or a list of strings and parts:
 
-| part | stands for | | --- | --- | | `{"host": NAME}` | a host variable; `unset`, `empty` and `set` stand there instead of it;
-under `nonempty` an empty one counts as unset | | `{"ref": [service, port]}` | a service at a port it declares | | `{"self":
-port}` | a port of the service itself | | `{"context": path}` | the task's `environment/` | | `{"logs": name}` | a log directory |
+| part | stands for |
+| --- | --- |
+| `{"host": NAME}` | a host variable; `unset`, `empty` and `set` stand there instead of it; under `nonempty` an empty one counts as unset |
+| `{"ref": [service, port]}` | a service at a port it declares |
+| `{"self": port}` | a port of the service itself |
+| `{"context": path}` | the task's `environment/` |
+| `{"logs": name}` | a log directory |
 | `{"image": "main"}` | the name of `main`'s image |
 
 `service:port` becomes a part where the service declares the port and the name is not part of a longer one; `localhost:port` does

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ from platoon.config.problems import from_validation_error
 from platoon.config.text import printable
 from platoon.envs.harbor.task_toml import AgentTable, Artifact, EnvironmentTable, TaskToml, VerifierTable
 from platoon.errors import PlatoonError
-from platoon.host.trees import has_entries, is_file
+from platoon.host.trees import is_file
 
 HASHED_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
 HASHED_DIRECTORIES = ("environment", "tests", "solution", "steps")
@@ -34,7 +34,6 @@ UNREAD_COMPOSE_FILES = ("docker-compose.yml", "compose.yaml", "compose.yml")
 TOML_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
 
-ImageSource = Literal["docker_image", "dockerfile", "compose", "none"]
 
 
 class TaskRefused(PlatoonError):
@@ -51,7 +50,7 @@ class TaskRefused(PlatoonError):
 
 @dataclass(frozen=True)
 class HarborTask:
-    """A task that can run. instruction: without canary lines. image_source: which definition gives the image."""
+    """A task that can run. instruction: without canary lines. What gives its image is in its lock row's plan."""
 
     directory: Path
     name: str | None
@@ -62,23 +61,12 @@ class HarborTask:
     verifier: VerifierTable
     solution_env: Mapping[str, str]
     artifacts: tuple[Artifact, ...]
-    image_source: ImageSource
     has_solution: bool
-
-    @property
-    def uploads_environment(self) -> bool:
-        """Whether a session copies `environment/` into the working directory: nothing else would bring its files there."""
-        if self.image_source == "docker_image":
-            # As Harbor has it: a Dockerfile or a compose file says what becomes of the other files.
-            definitions = (DOCKERFILE, COMPOSE_FILE)
-            return has_entries(self.directory / "environment") and not any(is_file(self.directory / name) for name in definitions)
-        return self.image_source == "none" and has_entries(self.directory / "environment")
 
 
 def read_task(directory: Path) -> HarborTask:
     """The task of a directory. Raises TaskRefused."""
     toml = read_toml(directory)
-    image_source = _image_source(directory, toml.environment)
     if toml.steps:
         raise TaskRefused("task_config", "task.toml: steps: tasks of several steps are not run")
     if toml.environment.os.lower() != "linux":
@@ -97,7 +85,6 @@ def read_task(directory: Path) -> HarborTask:
         verifier=toml.verifier,
         solution_env=toml.solution.env,
         artifacts=tuple(toml.artifacts),
-        image_source=image_source,
         has_solution=is_file(directory / "solution/solve.sh"),
     )
 
@@ -148,14 +135,6 @@ def cut_canary(text: str) -> str:
 
 def _is_canary(line: str) -> bool:
     return "canary" in line and (line.startswith("#") or (line.startswith("<!--") and line.endswith("-->")))
-
-
-def _image_source(directory: Path, environment: EnvironmentTable) -> ImageSource:
-    if environment.docker_image is not None:
-        return "docker_image"
-    if is_file(directory / DOCKERFILE):
-        return "dockerfile"
-    return "compose" if is_file(directory / COMPOSE_FILE) else "none"
 
 
 def _bundles_tests(directory: Path, toml: TaskToml) -> bool:

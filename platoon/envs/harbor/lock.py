@@ -19,12 +19,14 @@ from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
 from platoon.artifacts.digests import is_digest
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.reading import parse_json, read_regular
+from platoon.config.text import printable
+from platoon.envs.harbor.compose.stack_plan import RULE as COMPOSE_RULE
+from platoon.envs.harbor.compose.stack_plan import StackPlan
 from platoon.envs.harbor.holdout import HoldOutRow
 from platoon.errors import ConfigError, Problem
 
 VERSION = 1
 BUILD_KEY_RULE = "platoon-buildkey-v1"
-COMPOSE_RULE = "platoon-compose-v1"
 
 # In the order of the file; plans and tasks follow.
 HEAD_KEYS = (
@@ -82,6 +84,11 @@ class LockRow:
     def image_key(self) -> str | None:
         """The build key of the task's image, None when nothing is built for it."""
         return self.image.get("key")
+
+    @property
+    def uploads_environment(self) -> bool:
+        """Whether a session copies `environment/` into the working directory: nothing else would bring its files there."""
+        return bool(self.image.get("upload_environment"))
 
     def to_dict(self) -> dict[str, Any]:
         row = {
@@ -148,6 +155,23 @@ class HarborLock:
     def runnable(self) -> tuple[str, ...]:
         """Ids of the tasks that are not refused, in order."""
         return tuple(row.name for row in self.tasks if row.runnable)
+
+    def stack_plan(self, row: LockRow) -> StackPlan | None:
+        """What a task's containers are, None for `single` and `trivial`. Raises ConfigError for a plan that is damaged."""
+        if row.compose is None:
+            return None
+        digest = row.compose.get("plan")
+        try:
+            plan = StackPlan.from_dict(self.plans[digest])
+        except KeyError:
+            rule = "the lock has no such plan"
+        except ValueError as error:
+            rule = str(error)
+        else:
+            if plan.digest == digest:
+                return plan
+            rule = "the plan is not what its digest says"
+        raise ConfigError(Problem(rule, key=f"plans.{printable(str(digest))[:80]}", file=self.dataset, advice="fetch it again"))
 
     @cached_property
     def digest(self) -> str:

@@ -12,12 +12,13 @@ from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.format import HarborTask, read_task
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions, Refuse
-from platoon.envs.harbor.publish import HarborCache, check_cached
+from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.rows import BuiltRow, TaskSettings, build_row, finish_rows
 from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.envs.harbor.specs import row_refusals
 from platoon.envs.harbor.splits import Splits, split_lock
+from platoon.envs.harbor.verified import check_once
 from platoon.errors import ConfigError, NotPreparedError, Problem
 
 logger = logging.getLogger(__name__)
@@ -43,16 +44,18 @@ class ServedTasks:
         return row
 
     def task(self, task_id: str) -> HarborTask:
-        """The task's files, checked against its digest the first time. Raises PlatoonError, TaskRefused among them."""
+        """The task as its files say, read once. Raises PlatoonError, TaskRefused among them."""
         if task_id not in self._read:
-            row = self.row(task_id)
-            if self.directories is not None:
-                directory = self.directories[task_id]
-            else:
-                assert self.cache is not None
-                directory = check_cached(row.digest, self.cache)
-            self._read[task_id] = read_task(directory)
+            self._read[task_id] = read_task(self.checked(task_id))
         return self._read[task_id]
+
+    def checked(self, task_id: str) -> Path:
+        """Where a task's files lie, which are those of its digest if it was locked. May hash them. Raises PlatoonError."""
+        row = self.row(task_id)
+        if self.directories is not None:
+            return self.directories[task_id]
+        assert self.cache is not None
+        return check_once(row.digest, self.cache)
 
 
 def serve_lock(lock_file: Path, cache_dir: Path, options: HarborOptions, base: Path) -> ServedTasks:

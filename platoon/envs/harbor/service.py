@@ -18,6 +18,7 @@ from platoon.core.protocols import SessionNeeds
 from platoon.core.task import Task
 from platoon.envs.harbor import grading
 from platoon.envs.harbor.format import HarborTask, TaskRefused
+from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.served import ServedTasks, serve_directories, serve_lock, serve_request
 from platoon.envs.harbor.session import HarborSession, SandboxLease, SessionSettings
@@ -145,6 +146,8 @@ class HarborService:
     async def open(self, task: Task, *, rollout_id: str, needs: SessionNeeds | None = None) -> HarborSession:
         """Starts the task's sandbox and prepares it. Raises EnvSetupError, with nothing left running."""
         harbor_task = self._harbor_task(task.id)
+        # The files are read again by this rollout: what changed in the cache since the task was read must not reach it.
+        await asyncio.to_thread(self._checked, task.id)
         row = self._tasks.row(task.id)
         for why in refusals(harbor_task, row, self.options, self.provider):
             raise EnvSetupError("env_config", f"task {task.id}: {why}")
@@ -161,7 +164,7 @@ class HarborService:
         spec = apply_needs(spec, needs)
         started = await self._start(spec, None)
         try:
-            await self._prepare(started.sandbox, harbor_task, spec)
+            await self._prepare(started.sandbox, harbor_task, row, spec)
             return self._session(task, harbor_task, rollout_id=rollout_id, needs=needs, spec=spec, started=started)
         except BaseException:
             await finish(_stop(started))
@@ -192,14 +195,14 @@ class HarborService:
         except (PlatoonError, OSError, RuntimeError) as error:
             raise EnvSetupError("sandbox_start", f"{type(error).__name__}: {error}") from error
 
-    async def _prepare(self, sandbox: Sandbox, task: HarborTask, spec: SandboxSpec) -> None:
+    async def _prepare(self, sandbox: Sandbox, task: HarborTask, row: LockRow, spec: SandboxSpec) -> None:
         try:
             if not getattr(type(self.provider), "makes_directories", False):
                 command = ["sh", "-c", _MAKE_DIRECTORIES, "sh", spec.workdir]
                 result = await sandbox.exec(command, cwd="/", timeout_s=SETUP_TIMEOUT_S)
                 if result.exit_code or result.timed_out:
                     raise EnvSetupError("env_setup", f"the working directory could not be made: {result.stderr[-300:]}")
-            if task.uploads_environment:
+            if row.uploads_environment:
                 await sandbox.upload(task.directory / "environment", spec.workdir)
             if task.environment.healthcheck is not None:
                 await _wait_healthy(sandbox, task.environment.healthcheck)
@@ -231,6 +234,12 @@ class HarborService:
         )
         lease = SandboxLease(started, ToolGate(options.queue_timeout_s), options.close_timeout_s)
         return HarborSession(task, harbor_task, rollout_id, needs, spec, self.provider, lease, settings, self)
+
+    def _checked(self, task_id: str) -> None:
+        try:
+            self._tasks.checked(task_id)
+        except PlatoonError as error:
+            raise EnvSetupError("env_config", f"task {task_id}: {error}") from error
 
     def _harbor_task(self, task_id: str) -> HarborTask:
         try:

@@ -19,7 +19,7 @@ def test_a_plain_task(make_task: MakeTask) -> None:
     task = read_task(make_task())
     assert task.instruction == "Do it.\n"
     assert (task.agent.timeout_sec, task.verifier.timeout_sec, task.verifier.separate) == (None, 600.0, False)
-    assert (task.image_source, task.uploads_environment, task.has_solution) == ("none", True, False)
+    assert task.has_solution is False
 
 
 def test_settings_are_read_and_unknown_keys_ignored(make_task: MakeTask) -> None:
@@ -71,7 +71,7 @@ env = { C = "2" }
     assert task.environment.healthcheck is not None
     assert task.environment.healthcheck.retries == 3
     assert [artifact.source for artifact in task.artifacts] == ["out.txt", "/data"]
-    assert (task.image_source, task.has_solution, dict(task.solution_env)) == ("docker_image", True, {"C": "2"})
+    assert (task.has_solution, dict(task.solution_env)) == (True, {"C": "2"})
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,3 @@ def test_templates_are_whole_values() -> None:
     assert resolve_env(env, host) == {"a": "1", "b": "two", "c": "x${A}", "d": "${A}${A}", "e": "", "f": ""}
     with pytest.raises(KeyError, match="MISSING"):
         resolve_env({"a": "${MISSING}"}, host)
-
-
-@pytest.mark.parametrize(
-    ("files", "uploads"),
-    [
-        ({}, True),
-        ({"environment/Dockerfile": "FROM x\n"}, False),
-        ({"environment/docker-compose.yaml": "services: {main: {}}\n"}, False),
-        ({"environment/compose.yaml": "services: {main: {}}\n"}, True),
-        ({"environment/data.csv": None}, False),
-    ],
-)
-def test_h503_what_a_prebuilt_task_uploads(make_task: MakeTask, files: dict[str, str | None], uploads: bool) -> None:
-    toml = '[environment]\ndocker_image = "debian:12"\n'
-    assert read_task(make_task(files={"task.toml": toml, **files})).uploads_environment is uploads

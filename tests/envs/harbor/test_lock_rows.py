@@ -277,6 +277,23 @@ def test_h501_h502_h503_compose_files_that_harbor_does_not_read(locked: Locked, 
     assert list(row.input_files or {}) == ["environment/data.csv"]
 
 
+@pytest.mark.parametrize("toml", ["", '[environment]\ndocker_image = "debian:12"\n'])
+@pytest.mark.parametrize(
+    ("files", "uploads"),
+    [
+        ({}, True),
+        ({"environment/Dockerfile": "FROM x\n"}, False),
+        ({"environment/docker-compose.yaml": "services: {main: {}}\n"}, False),
+        ({"environment/docker-compose.yaml": "services: {main: {image: debian}}\n"}, False),
+        ({"environment/compose.yaml": "services: {main: {}}\n"}, True),
+        ({"environment/data.csv": None}, False),
+    ],
+)
+def test_h503_what_a_session_uploads(locked: Locked, files: dict[str, str | None], toml: str, uploads: bool) -> None:
+    """A session asks the row alone."""
+    assert locked(files={"task.toml": toml, **files})[0].uploads_environment is uploads
+
+
 def test_the_first_refusal_that_applies_is_recorded(locked: Locked) -> None:
     """In the order overlay, stack, gpus, agent_user, compose, task_config, image, uploads_over_mb."""
     files: dict[str, str | None] = {

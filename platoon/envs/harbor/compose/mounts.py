@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import Any
 
@@ -58,6 +59,7 @@ def read_files(kind: str, value: Any, draft: Draft, reading: Reading) -> None:
             declared = reading.tables.get(kind, {}).get(name)
             if declared is None:
                 raise ComposeError(f"{name[:60]} is none of the file's {kind}")
+            reading.named.add((kind, name))
             target = values.known(settings["target"]) if settings.get("target") else name
             target = target if target.startswith("/") else f"{directory}/{target}"
             mode = None if settings.get("mode") is None else _mode(settings["mode"])
@@ -133,10 +135,11 @@ def _bind(source: Text, target: Text, read_only: bool, draft: Draft, reading: Re
     place = values.container_path(target)
     if not isinstance(source, str):
         only = source[0] if len(source) == 1 else None
-        if isinstance(only, LogsPart):
-            if draft.role == "main" and only.name == "verifier" and place != LOG_DIRECTORIES["verifier"]:
+        if isinstance(source[0], LogsPart):
+            logs = _below_logs(source[0].name, source[1:])
+            if draft.role == "main" and source[0].name == "verifier" and (only is None or place != LOG_DIRECTORIES["verifier"]):
                 raise ComposeError("main does not see the verifier's log directory before it is graded")
-            return Bind("logs", only.name, place, read_only)
+            return Bind("logs", logs, place, read_only)
         if isinstance(only, HostPart):
             if not read_only:
                 raise ComposeError(f"a bind of the host path that {only.name} names is read-only (add :ro)")
@@ -153,6 +156,17 @@ def _bind(source: Text, target: Text, read_only: bool, draft: Draft, reading: Re
     if reading.files.kind(found) is None:
         raise ComposeError(f"{found[:100]} is not in the task")
     return Bind("task", found, place, read_only)
+
+
+def _below_logs(name: str, rest: tuple[str | Part, ...]) -> str:
+    """A log directory, or what the text after its variable names below it."""
+    path = values.known(join(*rest))
+    if not path:
+        return name
+    found = posixpath.normpath(f"{name}/{path}")
+    if not path.startswith("/") or not found.startswith(f"{name}/"):
+        raise ComposeError(f"{path[:60]} leaves the log directory")
+    return found
 
 
 def _checked(mount: Mount, draft: Draft) -> Mount:

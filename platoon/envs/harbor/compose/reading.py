@@ -95,7 +95,8 @@ class TaskFiles:
 class Reading:
     """One file being read.
 
-    tables: its top-level volumes, networks, configs and secrets. privileged: whether privileges are planned.
+    tables: its top-level volumes, networks, configs and secrets. named: those configs and secrets that a service takes, by table and
+    name. privileged: whether privileges are planned.
     """
 
     files: TaskFiles
@@ -103,6 +104,7 @@ class Reading:
     environment: EnvironmentTable
     findings: Findings
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    named: set[tuple[str, str]] = field(default_factory=set)
     privileged: bool = False
     executable: Callable[[Path], bool] | None = None
 
@@ -159,7 +161,8 @@ def admitted(value: Mapping[str, Any], prefix: str, place: str, role: Role, find
         verdict = rule.verdict(role)
         if verdict == "refused":
             if not is_empty(item):
-                findings.problems.append(ComposeError(f"is not planned: {rule.meaning} ({ADVICE})", where))
+                advice = f" ({ADVICE})" if prefix.startswith("services.") else ""
+                findings.problems.append(ComposeError(f"is not planned: {rule.meaning}{advice}", where))
         elif verdict == "noted":
             if not is_empty(item) and item != "no":
                 findings.note(where, rule.meaning)

@@ -8,7 +8,7 @@ from typing import Any
 
 from platoon.envs.harbor.compose import builds, values
 from platoon.envs.harbor.compose.edits import Edited
-from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.errors import ComposeError, Findings
 from platoon.envs.harbor.compose.host_network import host_network_rules, ruled_names
 from platoon.envs.harbor.compose.interpolate import Use, interpolate
 from platoon.envs.harbor.compose.order import MAIN, start_order
@@ -18,6 +18,7 @@ from platoon.envs.harbor.compose.service import read_external, read_service
 from platoon.envs.harbor.compose.stack_plan import Dependency, External, Init, Port, ServicePlan, StackPlan
 from platoon.envs.harbor.compose.subset import Role, is_empty
 from platoon.envs.harbor.compose.text import ImagePart, Text
+from platoon.envs.harbor.compose.variables import TaskVariables
 
 SERVICE_LIMIT = 64
 # Harbor's own command of main, which keeps it alive and is no init.
@@ -46,7 +47,8 @@ def read_services(edited: Edited, reading: Reading) -> Services:
     for key, value in values.mapping(edited.tree).items():
         if key in ("name", "version") or key.startswith("x-"):
             reading.table(key, value, ignored=True)
-    reading.tables = {name: _table(name, top.get(name), reading) for name in TABLES}
+    held: dict[tuple[str, str], Findings] = {}
+    reading.tables = {name: _table(name, top.get(name), reading, held) for name in TABLES}
     trees = values.mapping(top.get("services"))
     if len(trees) > SERVICE_LIMIT:
         raise ComposeError(f"has more than {SERVICE_LIMIT} services", "services")
@@ -74,7 +76,18 @@ def read_services(edited: Edited, reading: Reading) -> Services:
                 services.main = draft
             else:
                 services.sidecars[name] = draft
+    for found in (item for place, item in held.items() if place in _used(services, reading)):
+        findings.problems.extend(found.problems)
+        findings.notes.extend(found.notes)
     return services
+
+
+def _used(services: Services, reading: Reading) -> set[tuple[str, str]]:
+    """The entries of the file's tables that services name which run; others have no effect, whatever they say."""
+    running = (services.main, *services.sidecars.values())
+    networks = {("networks", name) for draft in running for name in draft.networks or ()}
+    volumes = {("volumes", mount.name) for draft in running for mount in draft.plan.get("volumes", ()) if mount.name is not None}
+    return networks | volumes | reading.named
 
 
 _EXTERNAL_KEYS = ("ports", "expose", "networks", "container_name", "hostname")
@@ -116,13 +129,15 @@ def build_stack(services: Services, edited: Edited, reading: Reading) -> tuple[S
     return plan, names
 
 
-def _table(name: str, tree: Any, reading: Reading) -> Mapping[str, Any]:
+def _table(name: str, tree: Any, reading: Reading, held: dict[tuple[str, str], Findings]) -> Mapping[str, Any]:
+    """A section of the file. held: gets what is found of each entry, which counts where a service names it."""
     if tree is None:
         return {}
-    findings = reading.findings
     found: dict[str, Any] = {}
-    with findings.at(name):
+    with reading.findings.at(name):
         for key, settings in values.mapping(reading.table(name, tree)).items():
+            findings = held[name, key] = Findings()
+            found[key] = {}
             with findings.at(name, key):
                 place = f"{name}.{key}"
                 inner = dict(admitted(values.mapping(settings or {}), f"{name}.*", place, "main", findings))
@@ -194,7 +209,8 @@ def _dependencies(draft: Draft) -> Mapping[str, Dependency]:
 
 def _check_networks(services: Services, reading: Reading) -> None:
     """All services share one network here, so a file that keeps two apart is refused."""
-    connected = [(name, draft.networks) for name, draft in sorted(services.all.items()) if draft.networks is not None]
+    running = {MAIN: services.main, **services.sidecars}
+    connected = [(name, draft.networks) for name, draft in sorted(running.items()) if draft.networks is not None]
     for index, (name, networks) in enumerate(connected):
         for other, others in connected[index + 1 :]:
             if not networks & others:
@@ -242,6 +258,13 @@ def _tcp(draft: Draft) -> frozenset[int]:
     return frozenset(port.port for port in draft.ports if port.protocol == "tcp")
 
 
+def _of_task(main: Draft, reading: Reading) -> TaskVariables:
+    """What a task's own variables are to a scope: those of task.toml over those that the file gives main. None of the host's."""
+    variables = reading.variables
+    own = {name: text for name, text in main.plan.get("env", {}).items() if name not in variables.task}
+    return replace(variables, harbor={**own, **variables.harbor}, listed=frozenset())
+
+
 def _externals(services: Services, edited: Edited, reading: Reading) -> dict[str, External]:
     found = {}
     for name, draft in sorted(services.externals.items()):
@@ -249,7 +272,7 @@ def _externals(services: Services, edited: Edited, reading: Reading) -> dict[str
         scope: dict[str, Text] = {}
         for key, text in sorted(edit.scope.items()):
             with reading.findings.at(name, "scope", key):
-                value = interpolate(text, replace(reading.variables, listed=frozenset()), Use())
+                value = interpolate(text, _of_task(services.main, reading), Use())
                 if not isinstance(value, str) and any(isinstance(piece, ImagePart) for piece in value):
                     raise ComposeError("takes the task's variables")
                 scope[key] = value

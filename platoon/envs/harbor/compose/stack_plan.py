@@ -1,22 +1,24 @@
 """The stack plan: frozen data with one canonical JSON form, which a lock keeps once for all the tasks that share it.
 
-`to_dict` is the form of `docs/reference/stack-plan.md`: the keys of `main` and of a service always stand there, `OPTIONAL` ones
-only where the file sets them. Times are seconds, sizes MiB; None means that the image, or nothing, gives the value.
+`to_dict` is the form that `docs/reference/compose.md` describes under "Plans": some keys of `main` and of a service always stand
+there, others only where the file sets them. Times are seconds, sizes MiB; None means that the image, or nothing, gives the value.
+`StackPlan.from_dict` reads that form back to an equal plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 from platoon.artifacts.canonical import canonical_digest
-from platoon.envs.harbor.compose.text import Text, host_names, to_json
+from platoon.envs.harbor.compose.text import Text, from_json, host_names, to_json
 
 RULE = "platoon-compose-v1"
 
 Condition = Literal["service_started", "service_healthy", "service_completed_successfully"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class VolumeMount:
 
 @dataclass(frozen=True)
 class Bind:
-    """A bind. kind: `task` (path in the task), `logs` (`verifier`, `agent`, `artifacts`), `host` (a variable that names a path)."""
+    """A bind. kind: `task` (path in the task), `logs` (`verifier`, `agent`, `artifacts`, or a directory below one such as
+    `artifacts/judge`), `host` (a variable that names a path).
+    """
 
     kind: Literal["task", "logs", "host"]
     source: str
@@ -55,6 +59,11 @@ class Bind:
 
     def to_dict(self) -> dict[str, Any]:
         return {"source": {self.kind: self.source}, "target": self.target, "read_only": self.read_only}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        ((kind, source),) = value["source"].items()
+        return cls(kind, source, value["target"], value["read_only"])
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,10 @@ class InlineFile:
     def to_dict(self) -> dict[str, Any]:
         return {"content": to_json(self.content), "target": self.target, "mode": self.mode}
 
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        return cls(from_json(value["content"]), value["target"], value["mode"])
+
 
 @dataclass(frozen=True)
 class Healthcheck:
@@ -100,6 +113,10 @@ class Healthcheck:
         times = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "test"}
         return {"test": _texts(self.test), **times}
 
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        return cls(**{**value, "test": _words(value["test"])})
+
 
 @dataclass(frozen=True)
 class Dependency:
@@ -111,6 +128,10 @@ class Dependency:
     def to_dict(self) -> Any:
         return self.condition if self.required else {"condition": self.condition, "required": False}
 
+    @classmethod
+    def from_dict(cls, value: Any) -> Self:
+        return cls(value) if isinstance(value, str) else cls(**value)
+
 
 @dataclass(frozen=True)
 class Init:
@@ -121,6 +142,10 @@ class Init:
 
     def to_dict(self) -> dict[str, Any]:
         return {"entrypoint": _texts(self.entrypoint), "command": _texts(self.command)}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        return cls(_words(value["entrypoint"]), _words(value["command"]) or ())
 
 
 @dataclass(frozen=True)
@@ -187,6 +212,11 @@ class ServicePlan:
             )
         )
 
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Of either form."""
+        return cls(**{name: _READERS[name](item) if name in _READERS else item for name, item in value.items()})
+
     def _dict(self, always: tuple[str, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for item in fields(self):
@@ -215,6 +245,11 @@ class External:
             "aliases": list(self.aliases),
             "scope": {key: to_json(value) for key, value in self.scope.items()},
         }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        ports = tuple(Port(**port) for port in value["ports"])
+        return cls(value["service"], ports, tuple(value["aliases"]), _each(from_json)(value["scope"]))
 
 
 @dataclass(frozen=True)
@@ -260,6 +295,28 @@ class StackPlan:
             "notes": list(self.notes),
         }
 
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """The plan that `to_dict` wrote. Raises ValueError for anything else, another rule's plan among it."""
+        try:
+            plan = cls(
+                order=tuple(value["order"]),
+                main=ServicePlan.from_dict(value["main"]),
+                services=_each(ServicePlan.from_dict)(value["services"]),
+                volumes=tuple(value["volumes"]),
+                externals=_each(External.from_dict)(value["externals"]),
+                privileges=value["privileges"],
+                host_network=value["host_network"],
+                notes=tuple(value["notes"]),
+            )
+            # What was read and would not be written again, an unknown key or a wrong type, is seen here.
+            same = plan.to_dict() == value
+        except (KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
+            raise ValueError(f"is no stack plan: {str(error)[:200]}") from None
+        if not same:
+            raise ValueError(f"is no stack plan of {RULE}")
+        return plan
+
 
 def _texts(words: tuple[Text, ...] | None) -> list[Any] | None:
     return None if words is None else [to_json(word) for word in words]
@@ -275,3 +332,34 @@ def _json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_json(item) for item in value]
     return value
+
+
+def _words(value: Any) -> tuple[Text, ...] | None:
+    return None if value is None else tuple(from_json(word) for word in value)
+
+
+def _all(reader: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
+    return lambda value: tuple(reader(item) for item in value)
+
+
+def _each(reader: Callable[[Any], T]) -> Callable[[Any], dict[str, T]]:
+    return lambda value: {name: reader(item) for name, item in value.items()}
+
+
+# Fields of a service whose JSON is not their value.
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "init": lambda value: None if value is None else Init.from_dict(value),
+    "entrypoint": _words,
+    "command": _words,
+    "env": _each(from_json),
+    "aliases": tuple,
+    "ports": _all(lambda value: Port(**value)),
+    "volumes": _all(lambda value: VolumeMount(**value)),
+    "binds": _all(Bind.from_dict),
+    "tmpfs": _all(lambda value: Tmpfs(**value)),
+    "files": _all(InlineFile.from_dict),
+    "healthcheck": lambda value: None if value is None else Healthcheck.from_dict(value),
+    "depends_on": _each(Dependency.from_dict),
+    "cap_add": tuple,
+    "cap_drop": tuple,
+}

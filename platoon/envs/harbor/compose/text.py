@@ -112,6 +112,27 @@ def to_json(text: Text) -> Any:
     return text if isinstance(text, str) else [item if isinstance(item, str) else item.to_json() for item in text]
 
 
+def from_json(value: Any) -> Text:
+    """The text that `to_json` wrote. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise TypeError("a text is a string, or a list of strings and parts")
+    return tuple(item if isinstance(item, str) else _part(item) for item in value)
+
+
+def _part(value: Mapping[str, Any]) -> Part:
+    if "host" in value:
+        words = {key: from_json(value[key]) for key in ("unset", "empty", "set") if key in value}
+        return HostPart(value["host"], nonempty=value.get("nonempty", False), **words)
+    if "ref" in value:
+        return RefPart(*value["ref"])
+    ((kind, item),) = value.items()
+    if kind == "image":
+        return ImagePart()
+    return {"context": ContextPart, "logs": LogsPart, "self": SelfPart}[kind](item)
+
+
 def host_names(text: Text) -> Iterator[str]:
     """The host variables that a text reads."""
     for item in pieces(text):

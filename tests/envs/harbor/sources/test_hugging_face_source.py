@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import huggingface_hub
 import pytest
 from huggingface_hub import errors
 
@@ -37,6 +40,21 @@ def downloads(hub: FakeHuggingFace) -> list[str]:
     return [
         path for call, path, _ in hub.calls if call == "download" and path not in ("task.toml", "registry.json", "task-index.json")
     ]
+
+
+@pytest.mark.parametrize(
+    ("fake", "real"),
+    [
+        (FakeHuggingFace.repo_info, huggingface_hub.HfApi.repo_info),
+        (FakeHuggingFace.list_repo_tree, huggingface_hub.HfApi.list_repo_tree),
+        (FakeHuggingFace.hf_hub_download, huggingface_hub.hf_hub_download),
+    ],
+)
+def test_the_library_takes_what_the_fake_takes(fake: Callable[..., object], real: Callable[..., object]) -> None:
+    wanted, taken = (inspect.signature(function).parameters for function in (fake, real))
+    positional = [name for name, one in wanted.items() if one.kind is one.POSITIONAL_OR_KEYWORD and name != "self"]
+    assert [name for name in taken if name != "self"][: len(positional)] == positional
+    assert set(wanted) - {"self"} <= set(taken)
 
 
 def test_a_commit_is_fetched_once(hub: FakeHuggingFace, remote: Repository, fetching: Fetching) -> None:
