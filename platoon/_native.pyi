@@ -84,9 +84,7 @@ def hashed_files(task_dir: str | PathLike[str], threads: int | None = None) -> t
 def is_ignored(text: str, path: str) -> bool: ...
 def layer_owners(
     layers: Sequence[
-        tuple[
-            str | PathLike[str] | tuple[str | PathLike[str], str, int, int], str | None, int | None, str | None, str | None
-        ]
+        tuple[str | PathLike[str] | tuple[str | PathLike[str], str, int, int], str | None, int | None, str | None, str | None]
     ],
 ) -> tuple[bytes, int, int]: ...
 def saved_files(path: str | PathLike[str]) -> list[tuple[str, str | None, int, int]] | None: ...
