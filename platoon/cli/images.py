@@ -24,12 +24,15 @@ def images() -> None:
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--out", type=FILE, help="Write the manifest to this file, whole or not at all, instead of standard output.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: files, digest, owners, unrepresentable, rule, out.")
-@click.option("--platform", metavar="OS/ARCH", help="Which image of a layout; this machine's without it.")
-@click.option("--image", "name", metavar="NAME", help="Which image of a layout: its reference name, or the digest of its manifest.")
+@click.option("--platform", metavar="OS/ARCH", help="Which image of a saved one; this machine's without it.")
+@click.option(
+    "--image", "name", metavar="NAME", help="Which of a saved image's: a reference name, a tag, or the digest of a manifest."
+)
 def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: str | None, name: str | None) -> None:
     """Print which paths of an image are not root's.
 
-    FILE is a squashfs, a SIF or OCI-SIF, an OCI layout directory, or the tar of a layer: then name all layers, lowest first.
+    FILE is a squashfs, a SIF or OCI-SIF, a saved image (an OCI layout or what docker save makes, as a directory or a plain tar), or
+    the tar of a layer: then name all layers, lowest first.
     """
     from platoon.artifacts.publish import publish_bytes
     from platoon.errors import ConfigError

@@ -15,9 +15,12 @@ from platoon._native import OWNERS_RULE
 from platoon.artifacts.digests import DataError, HashedFile, UnsupportedError, file_digest, sha256_bytes
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
-from platoon.images.oci_layout import LayerBlob, layout_layers
+from platoon.images.docker_archive import MANIFEST, archive_layers
+from platoon.images.documents import this_platform
+from platoon.images.oci_layout import MARKER, layout_layers
+from platoon.images.saved_files import ArchiveFiles, DirectoryFiles, LayerBlob, SavedFiles
 
-__all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "OwnerManifest", "layer_manifest", "owners_of"]
+__all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "OwnerManifest", "image_layers", "layer_manifest", "owners_of"]
 
 SQUASHFS_MAGIC = b"hsqs"
 SIF_MAGIC, SIF_MAGIC_AT = b"SIF_MAGIC", 32
@@ -42,33 +45,55 @@ class OwnerManifest:
 
 
 def owners_of(paths: Sequence[Path], *, platform: str | None = None, name: str | None = None) -> OwnerManifest:
-    """The manifest of one image: a squashfs, a SIF or OCI-SIF, an OCI layout directory, or the files of its layers, lowest first.
+    """The manifest of one image: a squashfs, a SIF or OCI-SIF, a saved image, or the files of its layers, lowest first.
 
-    platform (`os/architecture[/variant]`, this machine's without it) and name (a reference name or manifest digest) choose from a
-    layout; files have neither. Of a layout every digest is verified. Raises OWNERS_ERRORS and ConfigError.
+    A saved image is an OCI layout or what `docker save` makes, as a directory or an uncompressed tar; all its digests are verified.
+    platform (`os/architecture[/variant]`, this machine's without it) and name (`image_layers`) choose from it; files have neither.
+    Raises OWNERS_ERRORS and ConfigError.
     """
-    alone = next((path for path in paths if path.is_dir() or _is_image(path)), None)
-    if alone is None:
+    images = [(path, _image(path)) for path in paths]
+    alone, found = next((pair for pair in images if pair[1] is not None), (paths[0], None))
+    if found is None:
         return layer_manifest(paths)
     if len(paths) > 1:
-        what = "an OCI layout" if alone.is_dir() else "not the tar of a layer"
-        rule = f"is an image by itself ({what}), and stands beside other arguments"
+        rule = f"is an image by itself ({found if isinstance(found, str) else 'a saved one'}), and stands beside other arguments"
         raise ConfigError(Problem(rule, file=printable(str(alone)), advice="name one image, or the files of its layers"))
-    if not alone.is_dir():
+    if isinstance(found, str):
         return OwnerManifest(*_native.image_owners(alone))
-    layers = layout_layers(alone, platform, name)
+    layers = image_layers(found, platform, name)
     if any(layer.media_type == SQUASHFS_LAYER for layer in layers):
         return _squashfs_manifest(layers)
     return layer_manifest(layers)
 
 
-def _is_image(path: Path) -> bool:
-    """True for a squashfs and for a SIF, by their first bytes."""
+def image_layers(files: SavedFiles, platform: str | None = None, name: str | None = None) -> tuple[LayerBlob, ...]:
+    """The layers of the one image that fits, lowest first.
+
+    name: a reference name or the digest of a manifest in a layout, a tag such as `alpine:3.20` in what `docker save` made.
+    Raises ConfigError for what is no saved image and where not one image fits.
+    """
+    wanted = platform or this_platform()
+    if MARKER in files:
+        return layout_layers(files, wanted, name)
+    if MANIFEST in files:
+        return archive_layers(files, wanted, name)
+    rule = f"is no saved image: it holds neither {MARKER} (OCI) nor {MANIFEST} (docker save)"
+    raise ConfigError(Problem(rule, file=files.shown()))
+
+
+def _image(path: Path) -> SavedFiles | str | None:
+    """What is an image by itself, by its first bytes or names: a saved one, or the name of a format; None for a layer."""
+    if path.is_dir():
+        return DirectoryFiles(path)
     if not path.is_file():
-        return False
+        return None
     with path.open("rb") as file:
         start = file.read(SIF_MAGIC_AT + len(SIF_MAGIC))
-    return start.startswith(SQUASHFS_MAGIC) or start[SIF_MAGIC_AT:] == SIF_MAGIC
+    if start.startswith(SQUASHFS_MAGIC):
+        return "a squashfs"
+    if start[SIF_MAGIC_AT:] == SIF_MAGIC:
+        return "a SIF"
+    return ArchiveFiles.of(path)
 
 
 def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:
@@ -77,7 +102,9 @@ def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:
     shown = printable(str(first.path))
     if len(layers) > 1:
         raise ConfigError(Problem(f"is a squashfs among {len(layers)} layers, and only one alone is read here", file=shown))
-    if (found := file_digest(first.path)) != HashedFile(str(first.path), first.digest, first.size_bytes):
+    if first.inside is not None:
+        raise ConfigError(Problem("is a squashfs in an archive, and not read there", file=shown, advice="unpack the archive"))
+    if (found := file_digest(first.path)) != HashedFile(str(first.path), first.digest or "", first.size_bytes or 0):
         raise DataError(f"{shown}: {found.size_bytes} bytes of digest {found.digest}, where {first.digest} is expected")
     return OwnerManifest(*_native.image_owners(first.path))
 
@@ -85,9 +112,14 @@ def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:
 def layer_manifest(layers: Sequence[LayerBlob | Path]) -> OwnerManifest:
     """The manifest of layers, lowest first; of a LayerBlob all is verified that it says. Raises OWNERS_ERRORS."""
     given = [
-        (layer.path, layer.media_type, layer.size_bytes, layer.digest, layer.diff_id)
+        (_place(layer), layer.media_type, layer.size_bytes, layer.digest, layer.diff_id)
         if isinstance(layer, LayerBlob)
         else (layer, None, None, None, None)
         for layer in layers
     ]
     return OwnerManifest(*_native.layer_owners(given))
+
+
+def _place(layer: LayerBlob) -> Path | tuple[Path, str, int, int]:
+    inside = layer.inside
+    return layer.path if inside is None else (layer.path, inside.name, inside.offset, inside.size_bytes)

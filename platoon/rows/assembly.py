@@ -78,9 +78,15 @@ class AssembledRows:
 
 
 def assemble(
-    block: RowBlock, applied: AppliedAdvantages, kept_K: NDArray[np.int64], *, denominator: float, threads: int | None = None
+    block: RowBlock,
+    applied: AppliedAdvantages,
+    kept_K: NDArray[np.int64],
+    *,
+    denominator: float,
+    epsilon: float = EPSILON,
+    threads: int | None = None,
 ) -> AssembledRows:
-    """Shifts, scales by 1 / (denominator + 1e-8) and gathers the rows `kept_K` (int64, rising).
+    """Shifts, scales by 1 / (denominator + epsilon) and gathers the rows `kept_K` (int64, rising).
 
     denominator: trained tokens that the microbatch stands for (`KeptRows.represented_tokens`), at least 0; the service sums over
     tokens, and this makes the sum a mean. threads: as in `platoon.rows.advantages`.
@@ -96,7 +102,7 @@ def assemble(
         applied.is_trained_T,
         block.offsets,
         kept_K,
-        1.0 / (denominator + EPSILON),
+        1.0 / (denominator + epsilon),
         threads,
     )
     sides = row_sides(block)

@@ -71,7 +71,7 @@ def test_a_layout_is_chosen_from(layer: Path, capfdbinary: pytest.CaptureFixture
         (("absent",), exits.CONFIG, "platoon: absent: cannot be read: No such file or directory"),
         (("text",), exits.CONFIG, "platoon: text: tar at byte 0: no header begins here, so this is no tar"),
         (("layer.tar", "text"), exits.CONFIG, "platoon: text: tar at byte 0"),
-        (("layer.tar", "."), exits.CONFIG, "platoon: .: is an image by itself (an OCI layout)"),
+        (("layer.tar", "."), exits.CONFIG, "platoon: .: is an image by itself (a saved one)"),
         (("layer.tar", "--out", "absent/x"), exits.DONE, ""),
     ],
 )

@@ -12,8 +12,9 @@ import pytest
 
 from platoon import _native
 from platoon.errors import ConfigError
-from platoon.images.oci_layout import DOCUMENT_BYTES, layout_layers, this_platform
-from platoon.images.owners import owners_of
+from platoon.images.documents import this_platform
+from platoon.images.owners import image_layers, owners_of
+from platoon.images.saved_files import DOCUMENT_BYTES, DirectoryFiles, LayerBlob
 from tests.images.layer_files import CONFIG, HERE, INDEX, MANIFEST, Layout, digest_of, layer_tar
 from tests.twins.layer_owners import HEADER, Member
 
@@ -29,9 +30,13 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "layout")
 
 
+def layers_of(layout: Layout, wanted: str | None = None, name: str | None = None) -> tuple[LayerBlob, ...]:
+    return image_layers(DirectoryFiles(layout.directory), wanted, name)
+
+
 def refusal(layout: Layout, **chosen: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        layout_layers(layout.directory, **chosen)
+        layers_of(layout, **chosen)
     return str(caught.value)
 
 
@@ -55,7 +60,7 @@ def test_names_that_no_line_holds_are_counted(tmp_path: Path) -> None:
 def test_a_layout_with_one_image(layout: Layout) -> None:
     layout.add(layout.image([LOWER, UPPER]))
     assert owners_of([layout.directory]).data == MANIFEST_TEXT
-    layers = layout_layers(layout.directory)
+    layers = layers_of(layout)
     assert [layer.diff_id for layer in layers] == [digest_of(LOWER), digest_of(UPPER)]
 
 
@@ -76,8 +81,8 @@ def test_the_image_for_this_machine_is_chosen(layout: Layout) -> None:
     ]
     layout.add(layout.document({"manifests": inner}, INDEX))
     layout.add(layout.document({"config": layout.blob(b"{}", "application/vnd.dev.signature+json"), "layers": []}, MANIFEST))
-    assert [layer.diff_id for layer in layout_layers(layout.directory)] == [digest_of(LOWER)]
-    assert [layer.diff_id for layer in layout_layers(layout.directory, "linux/riscv64")] == [digest_of(UPPER)]
+    assert [layer.diff_id for layer in layers_of(layout)] == [digest_of(LOWER)]
+    assert [layer.diff_id for layer in layers_of(layout, "linux/riscv64")] == [digest_of(UPPER)]
     text = refusal(layout, wanted="windows/amd64")
     assert "holds no image for windows/amd64; there are: " in text and text.endswith("(choose with --platform and --image)")
     assert all(platform in text for platform in (this_platform(), "linux/riscv64", "linux/s390x", "unknown/unknown"))
@@ -89,8 +94,8 @@ def test_several_images_must_be_chosen_from(layout: Layout) -> None:
     text = refusal(layout)
     assert f"holds 2 images for {this_platform()}" in text and "choose one with --image" in text
     assert f"one {first['digest']}" in text and f"two {second['digest']}" in text
-    assert layout_layers(layout.directory, name="two")[0].diff_id == digest_of(UPPER)
-    assert layout_layers(layout.directory, name=first["digest"])[0].diff_id == digest_of(LOWER)
+    assert layers_of(layout, name="two")[0].diff_id == digest_of(UPPER)
+    assert layers_of(layout, name=first["digest"])[0].diff_id == digest_of(LOWER)
     assert "holds no image called three" in refusal(layout, name="three")
 
 
@@ -98,15 +103,15 @@ def test_variants(layout: Layout) -> None:
     for variant, tar in (("v7", LOWER), ("v6", UPPER)):
         layout.add(layout.image([tar], "arm", variant))
     assert "holds 2 images for linux/arm: " in refusal(layout, wanted="linux/arm")
-    assert layout_layers(layout.directory, "linux/arm/v6")[0].diff_id == digest_of(UPPER)
+    assert layers_of(layout, "linux/arm/v6")[0].diff_id == digest_of(UPPER)
     layout.add(layout.image([LOWER, UPPER], "arm"))
-    assert len(layout_layers(layout.directory, "linux/arm")) == 2
+    assert len(layers_of(layout, "linux/arm")) == 2
 
 
 def test_an_image_that_is_listed_twice_is_one(layout: Layout) -> None:
     image = layout.add(layout.image([LOWER]))
     layout.add({**image, "annotations": {"org.opencontainers.image.ref.name": "again"}})
-    assert len(layout_layers(layout.directory)) == 1
+    assert len(layers_of(layout)) == 1
 
 
 def test_damaged_documents_are_named(layout: Layout) -> None:
@@ -162,7 +167,7 @@ def test_layers_and_their_digests_must_be_as_many(layout: Layout) -> None:
 
 def test_every_digest_of_a_layout_is_verified(layout: Layout) -> None:
     layout.add(layout.image([LOWER, UPPER]))
-    layer = layout_layers(layout.directory)[1]
+    layer = layers_of(layout)[1]
     whole = layer.path.read_bytes()
     for data, text in (
         (whole[:-1] + bytes([whole[-1] ^ 1]), "the digest is sha256:"),
@@ -186,7 +191,7 @@ def test_u39_a_layer_that_is_not_what_its_media_type_says(layout: Layout) -> Non
 
 
 def test_what_is_no_image_is_refused(tmp_path: Path, layout: Layout) -> None:
-    with pytest.raises(ConfigError, match="is no OCI layout"):
+    with pytest.raises(ConfigError, match="is no saved image"):
         owners_of([tmp_path])
     with pytest.raises(ConfigError, match="is an image by itself"):
         owners_of([tmp_path / "x", layout.directory])

@@ -217,6 +217,19 @@ def test_a_layer_and_the_squashfs_made_of_it(tmp_path: Path) -> None:
         owners_of([tmp_path / "layer", tmp_path / "sif"])
 
 
+@pytest.mark.parametrize("kind", ["docker-archive", "oci-archive", "oci"])
+def test_images_as_skopeo_saves_them(tmp_path: Path, kind: str) -> None:
+    """Layers that are the same are a link in one archive, and one blob in the other."""
+    layout = Layout(tmp_path / "layout")
+    lower = layer_tar([Member(b"srv/", "5", 33, 33), Member(b"srv/a", "0", 1, 2)])
+    layout.add(layout.image([lower, layer_tar([Member(b"srv/.wh.a", "0", 0, 0)]), lower]))
+    place = tmp_path / "saved"
+    run("skopeo", "--insecure-policy", "--tmpdir", tmp_path, "copy", "-q", f"oci:{layout.directory}", f"{kind}:{place}:one:latest")
+    found = owners_of([place], name="docker.io/library/one:latest" if kind == "docker-archive" else None)
+    assert found == owners_of([layout.directory])
+    assert found.data == HEADER + b"33 33 /srv\n1 2 /srv/a\n"
+
+
 @pytest.mark.parametrize("damage", range(40))
 def test_damaged_archives_are_errors_or_manifests(tmp_path: Path, damage: int) -> None:
     """No archive that a tool wrote, cut or changed anywhere, brings the reader down."""

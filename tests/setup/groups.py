@@ -60,6 +60,7 @@ REFERENCE_TOOLS = {
     "tar2sqfs": "squashfs-tools-ng",
     "rdsquashfs": "squashfs-tools-ng",
     "bsdtar": "libarchive-tools",
+    "skopeo": "skopeo",
     "umoci": "umoci",
     "zstd": "zstd",
 }

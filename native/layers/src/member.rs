@@ -31,6 +31,9 @@ pub struct Member<'a> {
     pub gid: u32,
     /// Bytes of data in the archive: of a sparse file, without its holes.
     pub size_bytes: u64,
+    pub is_sparse: bool,
     /// Of the first header that describes it, in the decompressed tar.
     pub offset: u64,
+    /// Of its data, in the decompressed tar.
+    pub data_offset: u64,
 }

@@ -1,34 +1,14 @@
 //! The members of one layer, streamed, and the digests that vouch for them.
 
-use std::path::PathBuf;
-
 use crate::compression::other_format;
 use crate::error::shown;
 use crate::header::{self, Header};
-use crate::owners::MAX_ID;
-use crate::pax::{Override, Records};
+use crate::layer::check_digest;
+use crate::pax::Records;
+use crate::pending::{once, padded, until_nul, Found, Pending};
 use crate::raw::Raw;
 use crate::window::Window;
-use crate::{Compression, Fault, Kind, LayersError, Limits, Member};
-
-/// A layer and what is known of it. Digests are `sha256:` and 64 lower-case hex digits.
-#[derive(Debug, Clone, Default)]
-pub struct Layer {
-    pub path: PathBuf,
-    pub media_type: Option<String>,
-    pub size_bytes: Option<u64>,
-    /// Of the file as it is stored.
-    pub digest: Option<String>,
-    /// Of the decompressed tar.
-    pub diff_id: Option<String>,
-}
-
-impl Layer {
-    /// A file of which nothing else is known.
-    pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), ..Self::default() }
-    }
-}
+use crate::{Compression, Fault, Layer, LayersError, Limits, Member};
 
 /// Streams the members of a layer. After [`Members::next`] gave `None` the layer has been read to its end and all that was expected
 /// of it holds; until then nothing vouches for the members.
@@ -54,26 +34,9 @@ enum State {
     Failed,
 }
 
-/// Extended headers that wait for their member.
-#[derive(Default)]
-struct Pending {
-    records: Option<Records>,
-    name: Option<Vec<u8>>,
-    link: Option<Vec<u8>>,
-    offset: Option<u64>,
-}
-
-/// What a header says but for the names.
-struct Found {
-    kind: Kind,
-    uid: u32,
-    gid: u32,
-    size_bytes: u64,
-}
-
 impl<'a> Members<'a> {
     pub fn open(layer: &Layer, limits: &Limits) -> Result<Self, LayersError> {
-        Self::new(Raw::open(&layer.path)?, layer, limits)
+        Self::new(Raw::open(layer)?, layer, limits)
     }
 
     /// Reads bytes in memory; the layer's path names them in errors.
@@ -82,11 +45,13 @@ impl<'a> Members<'a> {
     }
 
     fn new(raw: Raw<'a>, layer: &Layer, limits: &Limits) -> Result<Self, LayersError> {
+        // What errors name.
+        let layer = Layer { path: raw.path().into(), ..layer.clone() };
         if let Some(expected) = layer.size_bytes.filter(|&size_bytes| size_bytes != raw.size_bytes()) {
             return Err(LayersError::Size { path: layer.path.clone(), got: raw.size_bytes(), expected });
         }
         for digest in [&layer.digest, &layer.diff_id].into_iter().flatten() {
-            check_digest(layer, digest)?;
+            check_digest(&layer, digest)?;
         }
         let mut window = Window::new(raw, limits.tar_bytes)?;
         let compression = window.compression();
@@ -102,7 +67,7 @@ impl<'a> Members<'a> {
         }
         Ok(Self {
             window,
-            layer: layer.clone(),
+            layer,
             limits: limits.clone(),
             global: Records::default(),
             pending: Pending::default(),
@@ -138,13 +103,14 @@ impl<'a> Members<'a> {
             }
         }
         let found = self.advance().map_err(|error| self.blame(error))?;
-        let Some(Found { kind, uid, gid, size_bytes }) = found else {
+        let Some(Found { kind, uid, gid, size_bytes, is_sparse, .. }) = found else {
             self.state = State::Failed;
             self.verify()?;
             self.state = State::Ended;
             return Ok(None);
         };
-        Ok(Some(Member { kind, name: &self.name, link: &self.link, uid, gid, size_bytes, offset: self.offset }))
+        let (name, link, offset, data_offset) = (&self.name, &self.link, self.offset, self.window.offset());
+        Ok(Some(Member { kind, name, link, uid, gid, size_bytes, is_sparse, offset, data_offset }))
     }
 
     fn advance(&mut self) -> Result<Option<Found>, LayersError> {
@@ -227,50 +193,13 @@ impl<'a> Members<'a> {
     }
 
     fn take_member(&mut self, header: &Header) -> Result<Found, Problem> {
-        let Pending { records, name, link, .. } = std::mem::take(&mut self.pending);
-        let mut records = records.unwrap_or_default();
-        let typeflag = header.typeflag;
-        let mut kind = kind_of(typeflag)?;
-        let is_sparse = records.sparse.is_used()?;
-        let given =
-            if is_sparse && records.sparse.name.is_some() { records.sparse.name.take() } else { records.path.take() };
-        if let Some(given) = one_of(given, name, "name")? {
-            self.name = given;
-        }
-        if matches!(kind, Kind::HardLink | Kind::Symlink) {
-            if let Some(given) = one_of(records.link.take(), link, "link target")? {
-                self.link = given;
-            }
-            if self.link.is_empty() {
-                return Err(Fault::Target { reason: "is empty" }.into());
-            }
-        }
-        if self.name.is_empty() {
-            return Err(Fault::Name { reason: "is empty" }.into());
-        }
-        let size_bytes = match records.size_bytes {
-            Some(size_bytes) => size_bytes,
-            None => header.size_bytes()?,
-        };
-        // Version 7 knows no directories but by the name.
-        if kind == Kind::File && typeflag != b'S' && self.name.ends_with(b"/") {
-            if size_bytes > 0 {
-                return Err(Fault::Name { reason: "ends in /, and data follows" }.into());
-            }
-            kind = Kind::Directory;
-        }
-        if is_sparse && kind != Kind::File {
-            return Err(Fault::Sparse { got: "of no file".into() }.into());
-        }
-        if typeflag == b'S' {
+        let pending = std::mem::take(&mut self.pending);
+        let found = pending.describe(header, &self.global, &mut self.name, &mut self.link)?;
+        if header.typeflag == b'S' {
             self.pass_sparse_map(header.sparse_goes_on)?;
         }
-        let has_data = kind.has_data() || typeflag == b'D';
-        let size_bytes = if has_data { size_bytes } else { 0 };
-        self.data_bytes = padded(size_bytes)?;
-        let uid = id_of("uid", records.uid, self.global.uid, || header.uid())?;
-        let gid = id_of("gid", records.gid, self.global.gid, || header.gid())?;
-        Ok(Found { kind, uid, gid, size_bytes })
+        self.data_bytes = found.padded_bytes;
+        Ok(found)
     }
 
     fn pass_sparse_map(&mut self, mut goes_on: bool) -> Result<(), Problem> {
@@ -372,65 +301,6 @@ impl From<LayersError> for Problem {
     fn from(error: LayersError) -> Self {
         Self::Error(error)
     }
-}
-
-fn kind_of(typeflag: u8) -> Result<Kind, Fault> {
-    match typeflag {
-        // 7 is a contiguous file, S one of GNU's old sparse format, D a directory of a GNU incremental archive.
-        0 | b'0' | b'7' | b'S' => Ok(Kind::File),
-        b'1' => Ok(Kind::HardLink),
-        b'2' => Ok(Kind::Symlink),
-        b'3' => Ok(Kind::Character),
-        b'4' => Ok(Kind::Block),
-        b'5' | b'D' => Ok(Kind::Directory),
-        b'6' => Ok(Kind::Fifo),
-        _ => Err(Fault::Kind { got: shown(&[typeflag]) }),
-    }
-}
-
-/// Readers differ on which of two headers counts; writers give one, or the same twice.
-fn one_of(records: Option<Vec<u8>>, gnu: Option<Vec<u8>>, what: &'static str) -> Result<Option<Vec<u8>>, Fault> {
-    match (records, gnu) {
-        (Some(records), Some(gnu)) if records != gnu => Err(Fault::Twice { what }),
-        (records, gnu) => Ok(records.or(gnu)),
-    }
-}
-
-fn once<T>(previous: Option<T>, what: &'static str) -> Result<(), Fault> {
-    previous.map_or(Ok(()), |_| Err(Fault::Twice { what }))
-}
-
-fn id_of(
-    field: &'static str,
-    local: Override,
-    global: Override,
-    header: impl Fn() -> Result<u64, Fault>,
-) -> Result<u32, Fault> {
-    match (local, global) {
-        (Override::Id(id), _) | (Override::None, Override::Id(id)) => Ok(id),
-        _ => match header()? {
-            got if got > u64::from(MAX_ID) => Err(Fault::Above { field, got, limit: MAX_ID.into() }),
-            got => Ok(got as u32),
-        },
-    }
-}
-
-fn until_nul(data: &[u8]) -> Vec<u8> {
-    data.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
-}
-
-/// Data fills whole blocks.
-fn padded(size_bytes: u64) -> Result<u64, Fault> {
-    let fault = Fault::Above { field: "size", got: size_bytes, limit: i64::MAX as u64 };
-    size_bytes.checked_next_multiple_of(512).filter(|&size_bytes| size_bytes <= i64::MAX as u64).ok_or(fault)
-}
-
-fn check_digest(layer: &Layer, digest: &str) -> Result<(), LayersError> {
-    let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-    if hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return Ok(());
-    }
-    Err(LayersError::Unsupported { path: layer.path.clone(), what: format!("the digest {digest:?}") })
 }
 
 /// Where the first header is none, the file may be of another format.

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use crate::LayersError;
+use crate::layer::Inside;
+use crate::part::Part;
+use crate::{Layer, LayersError};
 
 const BUFFER_BYTES: usize = 128 * 1024;
 /// Opening must neither block on a FIFO nor take a terminal.
@@ -30,15 +32,25 @@ pub(crate) struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Opens a regular file, links followed.
-    pub(crate) fn open(path: &Path) -> Result<Self, LayersError> {
-        let failed = |error| LayersError::io(path, error);
-        let file = File::from(rustix::fs::open(path, OPEN_FILE, Mode::empty()).map_err(failed)?);
-        let status = rustix::fs::fstat(&file).map_err(failed)?;
+    /// Opens a regular file, links followed, or what lies in it.
+    pub(crate) fn open(layer: &Layer) -> Result<Self, LayersError> {
+        let path = &layer.path;
+        let failed = |error: io::Error| LayersError::io(path, error);
+        let file = File::from(rustix::fs::open(path, OPEN_FILE, Mode::empty()).map_err(|error| failed(error.into()))?);
+        let status = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
         if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
             return Err(LayersError::NotAFile { path: path.into() });
         }
-        Ok(Self::new(path, Box::new(file), u64::try_from(status.st_size).unwrap_or_default()))
+        let size_bytes = u64::try_from(status.st_size).unwrap_or_default();
+        let Some(Inside { name, offset, size_bytes: part_bytes }) = &layer.inside else {
+            return Ok(Self::new(path, Box::new(file), size_bytes));
+        };
+        let part = Part::new(file, *offset, *part_bytes).map_err(failed)?;
+        let got = size_bytes.saturating_sub(*offset).min(*part_bytes);
+        if got < *part_bytes {
+            return Err(LayersError::Size { path: path.join(name), got, expected: *part_bytes });
+        }
+        Ok(Self::new(&path.join(name), Box::new(part), *part_bytes))
     }
 
     /// `name` stands for the path in errors.

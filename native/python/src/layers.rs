@@ -1,8 +1,10 @@
 //! Owner manifests of images, from their layers or their file system.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use platoon_layers::{owner_manifest, Layer, Limits, Owner, OwnerManifest};
+use platoon_layers::{owner_manifest, Inside, Layer, Limits, Owner, OwnerManifest, SavedFile};
 use platoon_squash::ImageFile;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,8 +12,18 @@ use pyo3::types::PyBytes;
 use crate::detach::detached;
 use crate::errors::{layers_error, squash_error};
 
-/// A layer as Python gives it: path, media type, size in bytes, digest, diff_id.
-type GivenLayer = (PathBuf, Option<String>, Option<u64>, Option<String>, Option<String>);
+/// A layer as Python gives it: place, media type, size in bytes, digest, diff_id.
+type GivenLayer = (Place, Option<String>, Option<u64>, Option<String>, Option<String>);
+
+/// Where a layer lies: a file, or a tar with the name, offset and size of a file in it.
+#[derive(FromPyObject)]
+pub(crate) enum Place {
+    Inside((PathBuf, PathBuf, u64, u64)),
+    File(PathBuf),
+}
+
+/// A file of an archive as Python gets it: name, target of a symbolic link, offset, size in bytes.
+type GivenFile = (OsString, Option<OsString>, u64, u64);
 
 /// A manifest as Python gets it: its bytes, the paths in it, the paths that no line can hold.
 type GivenManifest<'py> = (Bound<'py, PyBytes>, usize, usize);
@@ -25,13 +37,29 @@ fn give_manifest(py: Python<'_>, manifest: OwnerManifest) -> GivenManifest<'_> {
 pub(crate) fn layer_owners(py: Python<'_>, layers: Vec<GivenLayer>) -> PyResult<GivenManifest<'_>> {
     let layers: Vec<Layer> = layers
         .into_iter()
-        .map(|(path, media_type, size_bytes, digest, diff_id)| Layer { path, media_type, size_bytes, digest, diff_id })
+        .map(|(place, media_type, size_bytes, digest, diff_id)| {
+            let (path, inside) = match place {
+                Place::File(path) => (path, None),
+                Place::Inside((path, name, offset, size_bytes)) => (path, Some(Inside { name, offset, size_bytes })),
+            };
+            Layer { path, inside, media_type, size_bytes, digest, diff_id }
+        })
         .collect();
     let read = || platoon_layers::layer_owners(&layers, &Limits::default()).map(owner_manifest);
     Ok(give_manifest(py, detached(py, layers_error, read)?))
 }
 
-/// The same of the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
+/// The files of an archive of an image (`docker save`, OCI), in their order; None for any other tar.
+#[pyfunction]
+pub(crate) fn saved_files(py: Python<'_>, path: PathBuf) -> PyResult<Option<Vec<GivenFile>>> {
+    let files = detached(py, layers_error, || platoon_layers::saved_files(&path, &Limits::default()))?;
+    let given = |SavedFile { name, target, offset, size_bytes }| {
+        (OsString::from_vec(name), target.map(OsString::from_vec), offset, size_bytes)
+    };
+    Ok(files.map(|files| files.into_iter().map(given).collect()))
+}
+
+/// The owner manifest of the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
 #[pyfunction]
 pub(crate) fn image_owners(py: Python<'_>, path: PathBuf) -> PyResult<GivenManifest<'_>> {
     let manifest = detached(py, squash_error, || {

@@ -43,7 +43,7 @@ mod _native {
         reverse_kl, row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
     };
     #[pymodule_export]
-    use super::layers::{image_owners, layer_owners};
+    use super::layers::{image_owners, layer_owners, saved_files};
     #[pymodule_export]
     use super::merger::Merger;
     #[pymodule_export]

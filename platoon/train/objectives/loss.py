@@ -33,6 +33,8 @@ class LossSettings:
 
     def inputs(self, rows: AssembledRows) -> dict[str, npt.NDArray[np.float32]]:
         """float32[S] columns the loss reads beside the targets, and no others: strict services refuse them."""
+        if self.loss_fn == "cross_entropy":
+            return {"weights": rows.advantages_S}
         inputs_S = {"logprobs": rows.logprobs_S, "advantages": rows.advantages_S}
         if self.loss_fn == "gspo":
             inputs_S["sequence_ratio_mask"] = rows.is_trained_S.astype(np.float32)

@@ -10,10 +10,8 @@ What a row holds beside its tokens (`rows.side`) becomes the SDK's chunks and lo
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ import numpy.typing as npt
 
 from platoon.rows.assembly import AssembledRows
 from platoon.rows.block import DataError
-from platoon.rows.side import Chunk, RowSide, packed
+from platoon.rows.side import Chunk, RowSide
 from platoon.train.objectives.loss import LossSettings
 
 
@@ -47,22 +45,6 @@ class WireRows:
     def row(self, index: int) -> slice:
         """Where one row's tokens stand."""
         return slice(int(self.offsets[index]), int(self.offsets[index + 1]))
-
-    @cached_property
-    def digest(self) -> str:
-        """`sha256:<hex>` over the names, lengths and little-endian bytes of all columns, and what rows hold beside them."""
-        hasher = hashlib.sha256(b"wire-rows/1\0")
-        columns = {"tokens": self.tokens_T, "targets": self.targets_T, "offsets": self.offsets, **self.inputs_T}
-        for name in sorted(columns):
-            column = np.ascontiguousarray(columns[name])
-            hasher.update(f"{name}\0{column.dtype.str}\0{column.size}\0".encode())
-            hasher.update(column.data)
-        for row, side in sorted(self.sides.items()):
-            for chunk in side.chunks:
-                hasher.update(f"{row} {chunk.name}\0{chunk.at} {chunk.length} {len(chunk.data)}\0".encode() + chunk.data)
-            for name, values in sorted(side.inputs.items()):
-                hasher.update(f"{row} {name}\0".encode() + packed(values))
-        return f"sha256:{hasher.hexdigest()}"
 
 
 def wire_rows(rows: AssembledRows, loss: LossSettings) -> WireRows:

@@ -20,12 +20,14 @@ from platoon.artifacts.canonical import canonical_digest
 from platoon.config.model import ConfigModel
 from platoon.config.text import counted
 from platoon.errors import ConfigError, Problem
+from platoon.rows.supervised import supervised_block, supervised_rows
 from platoon.sampling.renderer import Renderer
 from platoon.train.checkpoints.participants import StateWriter
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.objectives.loss import LossSettings
 from platoon.train.policy.learner import UpdateResult
 from platoon.train.policy.spec import MAIN
+from platoon.train.policy.wire import wire_rows
 from platoon.train.trainer.api import Run, TrainerBase
 from platoon.train.trainer.settings import StepResult
 from platoon.train.trainer.sft_data import (
@@ -36,7 +38,6 @@ from platoon.train.trainer.sft_data import (
     read_conversations,
     render_all,
     samples,
-    wire_rows,
 )
 
 LOSS = LossSettings("cross_entropy", {})
@@ -123,9 +124,11 @@ class SftTrainer(TrainerBase):
         digest = hashlib.sha256()
         run.step_open = True
         for first in range(0, len(batch), size):
-            rows = wire_rows(batch[first : first + size], trained)
-            digest.update(rows.digest.encode())
-            await update.send(rows)
+            part = batch[first : first + size]
+            block = supervised_block([item.tokens_T for item in part], [item.trained_T for item in part], policy=MAIN)
+            rows = await asyncio.to_thread(supervised_rows, block, trained)
+            digest.update(block.digest().encode())
+            await update.send(wire_rows(rows, LOSS))
         sent_at = run.clock()
         await update.submit()
         result = await update.results()

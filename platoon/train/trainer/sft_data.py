@@ -18,7 +18,6 @@ import numpy.typing as npt
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer, RenderError
-from platoon.train.policy.wire import WireRows
 
 
 @dataclass(frozen=True)
@@ -142,15 +141,3 @@ def batches(count: int, batch_size: int, steps: int, seed: int, first_step: int)
                 order_of[epoch] = epoch_order(count, seed, epoch)
             indices.append(order_of[epoch][index])
         yield places[0] // count, indices
-
-
-def wire_rows(batch: Sequence[RenderedConversation], trained_tokens: int) -> WireRows:
-    """Rows of a microbatch for `cross_entropy`: every trained token weighs 1 / `trained_tokens`, so a step's loss is a mean."""
-    lengths = [len(item.tokens_T) - 1 for item in batch]
-    weights_T = np.concatenate([item.trained_T[1:] for item in batch]).astype(np.float32) / np.float32(trained_tokens)
-    return WireRows(
-        np.concatenate([item.tokens_T[:-1] for item in batch]).astype(np.int32),
-        np.concatenate([item.tokens_T[1:] for item in batch]).astype(np.int64),
-        {"weights": weights_T.astype(np.float32)},
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-    )
