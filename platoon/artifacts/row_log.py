@@ -63,7 +63,7 @@ def read_json_lines(path: Path) -> list[Line]:
     """
     try:
         data = read_regular(path, None)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=str(path))) from error

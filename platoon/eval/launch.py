@@ -25,6 +25,7 @@ from platoon.eval.store import EvaluationStore, RolloutRecord
 from platoon.host.console import Console, near
 from platoon.train.components.entries import EntryTasks
 from platoon.train.run_directory.lease import Lease
+from platoon.train.run_directory.place import refuse_target, refuse_unwritable
 from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_key, place_of
 from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
@@ -59,6 +60,8 @@ class EvalRequest:
 
 def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = open_policy, make_play: MakePlay | None = None) -> int:
     """Plays, reports and writes the receipt; an exit code. Raises PlatoonError for what cannot go on."""
+    if request.receipt is not None:
+        refuse_target(request.receipt, "--receipt")
     store = EvaluationStore(request.output_dir, provenance(request.config, request.weights, request.digests))
     store.check()
     plan = plan_rollouts(
@@ -70,6 +73,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
     kept = store.finished(plan, retry_errored=own.retry_errored) if own.resume else {}
     if len(kept) < len(plan):
         check_key([request.config.model_spec()])
+        refuse_unwritable(request.output_dir, "--output-dir")
     began = time.monotonic()
     start = _Start(request, store, plan, kept, console, open_with, make_play or _player)
     try:

@@ -27,6 +27,7 @@ from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerF
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
 from platoon.train.run_directory.identity import identity_digest, run_identity, write_identity
 from platoon.train.run_directory.lease import Lease, refuse_held
+from platoon.train.run_directory.place import refuse_target, refuse_unwritable
 from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_key, place_of, run_services
 from platoon.train.trainer.api import Trainer
@@ -63,6 +64,8 @@ class TrainRequest:
 def train(request: TrainRequest, console: Console, make_factory: Callable[[], ServiceFactory] = TinkerFactory) -> int:
     """Trains until the plan is done or a stop is asked; an exit code. Raises PlatoonError for what cannot go on."""
     config = request.inputs.config
+    if request.receipt is not None:
+        refuse_target(request.receipt, "--receipt")
     parent = read_receipt(request.parent, "train") if request.parent is not None else None
     specs = policy_specs(config, _parent_states(parent))
     trainer = build_trainer(request.inputs)
@@ -75,6 +78,8 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     if known:
         refuse_trained_beyond(request.run, request.run_dir, trainer.planned_steps(), _plan_key(config, trainer.planned_steps()))
     check_key(spec.model for spec in specs.values())
+    for directory in (request.run_dir, request.state_dir):
+        refuse_unwritable(directory, "runs")
     _preview(config, specs, trainer)
     # Snakemake deletes a rule's log before each attempt: the run keeps what all its starts told.
     with Lease(request.run_dir) as lease, console.also_to(request.run_dir / "logs" / "train.log"):

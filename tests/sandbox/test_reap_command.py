@@ -73,7 +73,6 @@ def test_the_runs_own_records_say_where_to_look(tmp_path: Path):
 
 def test_an_unknown_run_is_an_error(tmp_path: Path):
     result = CliRunner().invoke(platoon, ["sandbox", "reap", str(tmp_path / "nope"), "--option", f"root={tmp_path / 'root'}"])
-    assert isinstance(result.exception, ConfigError) and "nope: no such run directory, and no sandbox bears" in str(
-        result.exception
-    )
+    assert isinstance(result.exception, ConfigError)
+    assert "nope: no such run directory, and no sandbox bears its name" in str(result.exception)
     assert CliRunner().invoke(platoon, ["sandbox", "reap", str(tmp_path), "--option", f"root={tmp_path / 'root'}"]).exit_code == 0

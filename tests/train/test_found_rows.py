@@ -237,8 +237,8 @@ LOSSES: dict[str, Callable[[Path], object]] = {
 # What is there beside the lost log -> how it is told.
 SIGNS: dict[str, tuple[Callable[[Path], object], str]] = {
     "metrics.jsonl": (lambda run_dir: None, "the metrics of 3 steps"),
-    "checkpoints_deleted.jsonl": (lambda run_dir: None, "the names of 1 deleted paths"),
-    "draws": (lambda run_dir: made(run_dir / "tasks/dispatch-s1-000002.json"), "the draws of 1 checkpoints"),
+    "checkpoints_deleted.jsonl": (lambda run_dir: None, "the names of 1 deleted path"),
+    "draws": (lambda run_dir: made(run_dir / "tasks/dispatch-s1-000002.json"), "the draws of 1 checkpoint"),
     "rollouts": (lambda run_dir: made(run_dir / "rollouts/train/000001/events.jsonl"), "rollouts"),
 }
 
@@ -315,7 +315,8 @@ UNREADABLE: dict[str, Callable[[Path], object]] = {
     "not_utf8": lambda path: path.write_bytes(b"\xff\xfe"),
     "surrogate": lambda path: path.write_bytes(rb'{"rule": "\ud800"}'),
     "another_value": lambda path: path.write_bytes(b"[]"),
-    "another_rule": lambda path: path.write_bytes(b'{"rule": "run-identity/9", "settings": {}}'),
+    "no_rule": lambda path: path.write_bytes(b'{"settings": {}}'),
+    "odd_tasks": lambda path: path.write_bytes(b'{"rule": "run-identity/2", "tasks": {"shell": [["a"]]}}'),
     "huge": lambda path: os.truncate(path, 1 << 40),
 }
 
@@ -326,9 +327,18 @@ def test_an_identity_that_does_not_read_is_one_error_that_says_what_to_do(fault:
     run_dir = copied(finished, tmp_path)
     (run_dir / "identity.json").chmod(0o644)
     UNREADABLE[fault](run_dir / "identity.json")
-    with pytest.raises(ConfigError, match=r"identity\.json: not a .*run identity.*bring it back.*; or train it as") as refusal:
+    with pytest.raises(ConfigError, match=r"identity\.json: (not a|is no) .*\(bring it back.*; or train it as") as refusal:
         finished.train(replace(finished.request("warm", 5), run_dir=run_dir))
     assert refusal.value.exit_code == exits.CONFIG and len(refusal.value.problems) == 1
+
+
+@pytest.mark.usefixtures("key")
+def test_an_identity_of_another_release_is_not_compared(finished: Launches, tmp_path: Path) -> None:
+    run_dir = copied(finished, tmp_path)
+    (run_dir / "identity.json").chmod(0o644)
+    (run_dir / "identity.json").write_text('{"rule": "run-identity/9", "settings": {}}')
+    with pytest.raises(ConfigError, match=r"begun by another release .*\(go on with that release; or train it as"):
+        finished.train(replace(finished.request("warm", 5), run_dir=run_dir))
 
 
 @pytest.mark.usefixtures("key")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +207,51 @@ def test_a_trainer_whose_lease_is_deleted_saves_if_it_can_and_ends(
 
 def _start_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def closed(place: Path, reason: int) -> Callable[..., Any]:
+    """`tempfile.TemporaryFile` where a file system refuses a place, whoever this process is."""
+    made = tempfile.TemporaryFile
+
+    def make(*arguments: Any, dir: Path, **more: Any) -> Any:
+        if dir.is_relative_to(place):
+            raise OSError(reason, os.strerror(reason), str(dir))
+        return made(*arguments, dir=dir, **more)
+
+    return make
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.ENOTDIR])
+@pytest.mark.parametrize(("key", "below"), [("receipt", "deep/warm.json"), ("run_dir", "runs/warm"), ("state_dir", ".tinker")])
+def test_a_place_that_cannot_be_written_is_found_before_anything_is_trained(
+    key: str, below: str, reason: int, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = launches.directory / "place"
+    if reason == errno.ENOTDIR:
+        place.touch()
+    else:
+        place.mkdir()
+        monkeypatch.setattr("tempfile.TemporaryFile", closed(place, reason))
+    changes: dict[str, Any] = {key: place / below}
+    with pytest.raises(ConfigError, match=f"cannot be written: {place}: {os.strerror(reason)}") as refusal:
+        launches.train(replace(launches.request("warm"), **changes))
+    assert refusal.value.exit_code == exits.CONFIG and launches.service.sessions == 0
+    assert not (launches.directory / "runs").exists() and (place.is_file() or not list(place.iterdir()))
+
+
+def test_a_receipt_that_is_a_directory_is_refused(launches: Launches) -> None:
+    with pytest.raises(ConfigError, match="--receipt: is a directory"):
+        launches.train(replace(launches.request("warm"), receipt=launches.directory))
+    assert launches.service.sessions == 0
+
+
+def test_a_finished_run_in_a_place_that_cannot_be_written_gives_its_receipt(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = launches.request("warm")
+    launches.train(request)
+    monkeypatch.setattr("tempfile.TemporaryFile", closed(launches.directory / "runs", errno.EROFS))
+    assert launches.train(replace(request, receipt=launches.directory / "again.json")) == exits.DONE
 
 
 @pytest.mark.parametrize("key", [None, "sk-wrong"])

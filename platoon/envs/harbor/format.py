@@ -35,7 +35,6 @@ TOML_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
 
 
-
 class TaskRefused(PlatoonError):
     """A task that a lock records as refused. code: one of the lock's refusal codes; why: one sentence."""
 

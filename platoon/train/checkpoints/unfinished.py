@@ -6,12 +6,12 @@ names and no row does.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ServiceError
 from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.policy.policy import Policy
@@ -34,11 +34,11 @@ def saved_whole(run_dir: Path) -> None:
 async def drop_unfinished(run_dir: Path, policies: Sequence[Policy]) -> None:
     """Deletes what an unfinished save left on the services. What they cannot delete now, a later start asks for again."""
     try:
-        named = json.loads((run_dir / FILE).read_bytes())
+        named = parse_json(read_regular(run_dir / FILE))
     except FileNotFoundError:
         return
     except ValueError:
-        named = {}
+        named = None
     rows = [entry for row in checkpoint_rows(run_dir) for entry in (row, *row.get("policies", {}).values())]
     kept = {entry[key] for entry in rows for key in ("state_path", "sampler_path")}
     try:
@@ -50,5 +50,7 @@ async def drop_unfinished(run_dir: Path, policies: Sequence[Policy]) -> None:
     saved_whole(run_dir)
 
 
-def _paths(named: Mapping[str, Any], policies: Sequence[Policy]) -> list[tuple[Policy, str]]:
-    return [(policy, str(path)) for policy in policies for path in named.get(policy.id, ())]
+def _paths(named: Any, policies: Sequence[Policy]) -> list[tuple[Policy, str]]:
+    """What the file names; nothing where it was torn or written by hand."""
+    lists = [(policy, named.get(policy.id)) for policy in policies] if isinstance(named, dict) else []
+    return [(policy, path) for policy, paths in lists if isinstance(paths, list) for path in paths if isinstance(path, str)]

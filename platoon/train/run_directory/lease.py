@@ -179,7 +179,7 @@ def _named(path: Path) -> tuple[ProcessIdentity, str | None] | None:
     try:
         value = parse_json(read_regular(path, SIZE_LIMIT_BYTES))
         return ProcessIdentity.from_dict(value), value.get("job_id")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error

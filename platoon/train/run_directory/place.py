@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,28 @@ def refuse_place(run_dir: Path, state_dir: Path, key: str) -> None:
     advice = "name a directory of the run's own"
     if problems := [Problem(rule, key=key, file=printable(str(run_dir)), advice=advice) for rule in _faults(run_dir, state_dir)]:
         raise ConfigError(problems)
+
+
+def refuse_unwritable(directory: Path, key: str) -> None:
+    """Raises ConfigError for a directory, made or not, in which this process cannot make files. key: what names the place.
+
+    Tries it, and leaves nothing: modes alone do not say what a file system allows.
+    """
+    place = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
+    try:
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        rule = f"cannot be written: {place}: {error.strerror}"
+        raise ConfigError(
+            Problem(rule, key=key, file=str(directory), advice="name another place, or make this one writable")
+        ) from error
+
+
+def refuse_target(path: Path, key: str) -> None:
+    """Raises ConfigError where no file can be published at `path`. key: what names it."""
+    if path.is_dir():
+        raise ConfigError(Problem("is a directory, and names a file to write", key=key, file=str(path)))
+    refuse_unwritable(path.absolute().parent, key)
 
 
 def _faults(run_dir: Path, state_dir: Path) -> Iterator[str]:

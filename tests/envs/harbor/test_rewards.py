@@ -105,7 +105,7 @@ def test_the_classes_of_malformed_files_are_told_apart():
 
 
 MALFORMED = {
-    "surrogate name": ('{"reward": 1, "\\ud800": 1}', "'\\ud800'"),
+    "surrogate name": ('{"reward": 1, "\\ud800": 1}', "holds \\ud800 alone"),
     "path": ('{"reward": 1, "../../x": 1}', "'../../x'"),
     "slash": ('{"reward": 1, "a/b": 1}', "'a/b'"),
     "empty name": ('{"reward": 1, "": 0.3}', "''"),
@@ -121,7 +121,7 @@ MALFORMED = {
     "just too large": ('{"reward": 1000000001}', "'reward' is 1000000001.0"),
     "equal names": ('{"a": 1, "a": 1}', "names 'a' twice"),
     "boolean": ('{"reward": true}', "'reward' is a JSON boolean"),
-    "surrogate kind": ('{"invalid": 1, "failure_kind": "\\udfff"}', "failure_kind is '\\udfff'"),
+    "surrogate kind": ('{"invalid": 1, "failure_kind": "\\udfff"}', "holds \\udfff alone"),
     "long kind": (json.dumps({"invalid": 1, "failure_kind": "x" * 900_000}), "failure_kind is 'xxx"),
     "newline in a kind": ('{"invalid": 1, "failure_kind": "a\\nb"}', "failure_kind is 'a\\nb'"),
     "a kind that is not used": ('{"reward": 1, "failure_kind": "a/b"}', "failure_kind is 'a/b'"),
