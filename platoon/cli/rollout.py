@@ -212,7 +212,8 @@ def _show(result: RolloutResult, output_dir: Path) -> None:
     if top is not None:
         out.print(top)
     reward = "none" if result.outcome.reward is None else f"{result.outcome.reward:g}"
-    out.print(Text(f"{result.outcome.status}, reward {reward}, {result.calls} calls, {result.seconds['total']:.1f} s"))
+    why = f" ({_short(result.outcome.explanation)})" if result.outcome.explanation else ""
+    out.print(Text(f"{result.outcome.status}{why}, reward {reward}, {result.calls} calls, {result.seconds['total']:.1f} s"))
     if result.outcome.status == "scored" and len(result.outcome.rewards) > 1:
         out.print(Text(", ".join(f"{name} {value:g}" for name, value in result.outcome.rewards.items())))
     out.print(Text(str(output_dir)))

@@ -41,12 +41,10 @@ def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str)
 
 
 def refuse_unmeasured(run: str, run_dir: Path, row: Mapping[str, Any]) -> None:
-    """Raises PlatoonError for a row up to which no rollout was measured, by the metrics: its weights are those it began with."""
+    """Raises PlatoonError for a row up to which no step had a measurement and rows: its weights are those it began with."""
     steps = [step for step in read_metrics(run_dir) if step["step"] <= row["batch"]]
-    if steps and not any("train/reward" in step for step in steps):
-        text = (
-            f"run {run}: not one rollout of its {row['batch']} steps was measured, so nothing was trained and there is no receipt"
-        )
+    if steps and not any("train/reward" in step and step.get("batch/rows", 1) for step in steps):
+        text = f"run {run}: not one rollout of its {row['batch']} steps gave anything to train on, so there is no receipt"
         raise PlatoonError(f"{text}; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}")
 
 
