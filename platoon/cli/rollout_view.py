@@ -31,7 +31,8 @@ def rollout_view(result: RolloutResult, *, whole: bool) -> Iterator[RenderableTy
     if test_output := str(outcome.metadata.get("test_output") or "").strip():
         yield Text(f"tests: {_shown(test_output, whole)}")
     reward = "none" if outcome.reward is None else f"{outcome.reward:g}"
-    yield Text(f"{outcome.status}, reward {reward}, {counted(result.calls, 'call')}, {result.seconds['total']:.1f} s")
+    why = f" ({_shown(outcome.explanation, whole)})" if outcome.explanation else ""
+    yield Text(f"{outcome.status}{why}, reward {reward}, {counted(result.calls, 'call')}, {result.seconds['total']:.1f} s")
     if outcome.status == "scored" and len(outcome.rewards) > 1:
         yield Text(", ".join(f"{printable(name)} {value:g}" for name, value in outcome.rewards.items()))
 

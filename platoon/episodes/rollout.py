@@ -212,7 +212,7 @@ class _Episode:
             return Outcome.infra(f"unexpected:{type(error).__name__}", metadata={"detail": str(error)[:2000]})
         if not isinstance(outcome, Outcome):
             return Outcome.infra("unexpected:TypeError", metadata={"detail": f"grade() gave {type(outcome).__name__}"})
-        return with_reason(outcome, decision.reason)
+        return with_reason(outcome, decision)
 
     def _closed_agents(self) -> list[AgentRecord]:
         agents = self.gateway.close_rollout(self.rollout_id)

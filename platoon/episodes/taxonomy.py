@@ -51,9 +51,10 @@ class Counters:
 
 @dataclass(frozen=True)
 class Grade:
-    """The run is graded. reason: replaces a scored outcome's own."""
+    """The run is graded. reason: replaces a scored outcome's own. detail: what exactly happened, for a person."""
 
     reason: str | None = None
+    detail: str = ""
 
 
 def judge_run(end: RunEnd, counters: Counters, on_exit: HarnessExit, on_overflow: OverflowRule) -> Grade | Outcome:
@@ -63,16 +64,16 @@ def judge_run(end: RunEnd, counters: Counters, on_exit: HarnessExit, on_overflow
         return _infra(FAILED_KINDS.get(end.kind, f"unexpected:{end.error_type}"), end.detail)
     if result.status == "timeout":
         # An agent that tries a refused call again and again ends so: what the gateway said is the cause.
-        metadata = _detail(counters.last_error or "")
-        return (
-            Grade("agent_timeout") if on_exit.timeout == "grade" else Outcome("timeout", reason="agent_timeout", metadata=metadata)
-        )
+        said = counters.last_error or ""
+        timeout = Outcome("timeout", reason="agent_timeout", metadata=_detail(said))
+        return Grade("agent_timeout", said) if on_exit.timeout == "grade" else timeout
     if result.status == "cancelled":
         return Outcome("cancelled", reason="agent_cancelled")
     if result.status in ("completed", "limit"):
         return Grade("budget" if result.status == "completed" and counters.budget_stops else None)
     if counters.context_overflows:
-        return Grade("context_overflow") if on_overflow == "grade" else _infra("context_overflow", result.error or "")
+        overflow = Grade("context_overflow", counters.last_error or "")
+        return overflow if on_overflow == "grade" else _infra("context_overflow", result.error or "")
     return _judge_crash(result, counters, on_exit)
 
 
@@ -80,20 +81,20 @@ def _judge_crash(result: AgentResult, counters: Counters, on_exit: HarnessExit) 
     own, gateway = result.error or "", counters.last_error or ""
     detail = own if gateway in own else "; ".join(part for part in (own, gateway) if part)
     if on_exit.crash == "grade":
-        return Grade("harness_crash")
+        return Grade("harness_crash", detail)
     if on_exit.crash == "grade_if_gateway_clean":
-        return _infra("harness_crash_gateway", detail) if counters.gateway_errors else Grade("harness_crash")
+        return _infra("harness_crash_gateway", detail) if counters.gateway_errors else Grade("harness_crash", detail)
     return _infra("harness_crash", detail)
 
 
-def with_reason(outcome: Outcome, reason: str | None) -> Outcome:
+def with_reason(outcome: Outcome, grade: Grade) -> Outcome:
     """A scored outcome under the rollout's reason; its own goes to `metadata["grade_reason"]`. Others stay as they are."""
-    if reason is None or outcome.status != "scored":
+    if grade.reason is None or outcome.status != "scored":
         return outcome
-    metadata: dict[str, Any] = dict(outcome.metadata)
+    metadata: dict[str, Any] = {**_detail(grade.detail), **outcome.metadata}
     if outcome.reason is not None:
         metadata["grade_reason"] = outcome.reason
-    return replace(outcome, reason=reason, metadata=metadata)
+    return replace(outcome, reason=grade.reason, metadata=metadata)
 
 
 def _infra(kind: str, detail: str) -> Outcome:

@@ -64,7 +64,7 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
 
 
 async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | None, tokenizer: Path | None) -> PolicyRuntime:
-    from platoon.sampling.context_window import with_service_window
+    from platoon.sampling.context_window import refuse_small_window, with_service_window
     from platoon.sampling.renderers.build import build_renderer
     from platoon.sampling.service_errors import missing_checkpoint, service_errors
     from platoon.sampling.tinker_sampler import TinkerSampler
@@ -72,6 +72,7 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
 
     spec = request.spec
     renderer = await in_daemon_thread(lambda: build_renderer(spec, tokenizer or tokenizer_directory(spec.model_name)))
+    refuse_small_window(spec, renderer)
     with service_errors("opening the sampler", base_url=base_url):
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):

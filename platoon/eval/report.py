@@ -36,6 +36,9 @@ def final_report(records: Sequence[RolloutRecord], threshold: float, *, timeout_
             "errored_rollouts": len(records) - len(valid),
             "outcome_status_counts": dict(sorted(Counter(record.status for record in records).items())),
             "fault_counts": dict(sorted(Counter(record.fault for record in records if record.fault).items())),
+            "unasked_counts": dict(
+                sorted(Counter(record.reason for record in valid if record.reason and not record.calls).items())
+            ),
             "reward_key_counts": dict(sorted(Counter(record.reward_key for record in records if record.reward_key).items())),
             "success_rate": len(successes) / len(valid) if valid else None,
             "success_at_k": mean([float(task["successes"] > 0) for task in with_valid]),

@@ -117,8 +117,11 @@ class Results:
             write_receipt(receipt, "evaluation", self.receipt(report))
         mean = "none" if summary["reward_mean"] is None else f"{summary['reward_mean']:.4f}"
         text = f"evaluation {self.name}: mean reward {mean} over {summary['valid_rollouts']} rollouts"
-        faults = ", ".join(f"{fault} {count}" for fault, count in summary["fault_counts"].items())
-        return text + (f", {sum(summary['fault_counts'].values())} without a measurement: {faults}" if faults else "")
+        return (
+            text
+            + _counted("graded without a model call", summary["unasked_counts"])
+            + _counted("without a measurement", summary["fault_counts"])
+        )
 
     def report(self) -> dict[str, Any]:
         workflow = self.config.inference.workflow
@@ -146,3 +149,9 @@ class Results:
         rollout = plan_rollouts([(best.entry, [best.task_id])], best.index + 1)[best.index]
         path = self.store.path(rollout) / COLLECTION
         return reports.example(best, read_json(path, "trajectory collection")) if path.exists() else None
+
+
+def _counted(what: str, counts: Mapping[str, int]) -> str:
+    """How many, and why; empty for none."""
+    reasons = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+    return f", {sum(counts.values())} {what}: {reasons}" if counts else ""

@@ -1,4 +1,4 @@
-"""The context window of a policy's model where the configuration sets none: what the service that samples it says."""
+"""The context window of a policy's model: what the service says where the configuration sets none, and whether prompts fit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from platoon.errors import ConfigError, Problem
 from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.renderer import Renderer, RenderError, RenderRequest
 
 ASK_TIMEOUT_S = 30.0
+
+
+def refuse_small_window(spec: ModelSpec, renderer: Renderer, key: str = "context_window_length") -> None:
+    """Raises ConfigError for a window that no prompt fits into with one token of a reply."""
+    if spec.context_window_length is None:
+        return
+    try:
+        shortest = len(renderer.render(RenderRequest([{"role": "user", "content": ""}])))
+    except RenderError:
+        return
+    if spec.context_window_length <= shortest:
+        rule = f"no prompt fits into {spec.context_window_length} tokens: an empty message is {shortest} tokens already"
+        raise ConfigError(Problem(rule, key=key, advice="leave it out to take what the service says"))
 
 
 async def with_service_window(spec: ModelSpec, make_rest_client: Callable[[], Any]) -> ModelSpec:

@@ -45,9 +45,9 @@ OVERFLOW, DIRTY, STOPPED = Counters(context_overflows=1), Counters(gateway_error
         (ended("error"), OVERFLOW, EXCLUDE, "grade", Grade("context_overflow")),
         (ended("error"), OVERFLOW, GRADE, "exclude", ("error", "context_overflow")),
         (ended("error"), Counters(), EXCLUDE, "grade", ("error", "harness_crash")),
-        (ended("error"), Counters(), GRADE, "grade", Grade("harness_crash")),
-        (ended("error"), DIRTY, GRADE, "grade", Grade("harness_crash")),
-        (ended("error"), Counters(), CLEAN, "grade", Grade("harness_crash")),
+        (ended("error"), Counters(), GRADE, "grade", Grade("harness_crash", "boom")),
+        (ended("error"), DIRTY, GRADE, "grade", Grade("harness_crash", "boom")),
+        (ended("error"), Counters(), CLEAN, "grade", Grade("harness_crash", "boom")),
         (ended("error"), DIRTY, CLEAN, "grade", ("error", "harness_crash_gateway")),
     ],
 )
@@ -70,11 +70,13 @@ def test_no_fault_is_ever_scored():
 
 def test_a_reason_displaces_a_scored_outcomes_own():
     own = Outcome("scored", {"reward": 0.5}, reason="partial")
-    displaced = with_reason(own, "budget")
+    displaced = with_reason(own, Grade("budget"))
     assert (displaced.reason, displaced.metadata) == ("budget", {"grade_reason": "partial"})
-    assert with_reason(own, None) is own
+    assert with_reason(own, Grade()) is own
+    told = with_reason(own, Grade("context_overflow", "16 tokens"))
+    assert told.explanation == "context_overflow: 16 tokens"
     invalid = Outcome.infra("no_reward", "invalid", reason="x")
-    assert with_reason(invalid, "budget") is invalid
+    assert with_reason(invalid, Grade("budget")) is invalid
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,13 @@ def test_only_a_measurement_counts(tmp_path: Path) -> None:
     assert tasks[0] == {"task": "a", "reward_mean": None, "rollouts": 2}
 
 
+def test_rollouts_that_never_asked_the_model_are_told(tmp_path: Path) -> None:
+    outcome = Outcome("scored", {"reward": 0.0}, reason="context_overflow")
+    evaluation = Evaluation(tmp_path, lambda rollout: Played(outcome, calls=0) if rollout.task_id == "a" else scored(1.0))
+    assert evaluation.run() == exits.DONE
+    assert "mean reward 0.5000 over 4 rollouts, 2 graded without a model call: context_overflow 2" in evaluation.told
+
+
 def test_a_rollout_that_raises_is_errored_and_a_configuration_error_ends_everything(tmp_path: Path) -> None:
     def broken(rollout: PlannedRollout) -> Played:
         if rollout.task_id == "a":

@@ -304,6 +304,11 @@ RENDERER_FAULTS: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "type": (with_settings(reasoning_tags=5), r"train\.renderer_kwargs\.reasoning_tags: must be auto"),
     "parser": (with_settings(tool_call_parser="no"), r"train\.renderer_kwargs\.tool_call_parser: 'no' is"),
     "of_a_service": (with_settings("org/model", colour=1), r"train\.renderer_kwargs\.colour: is none of"),
+    "small_window": (lambda directory: {"context_window_length": 2}, r"train\.context_window_length: no prompt fits into 2 tokens"),
+    "large_window": (
+        lambda directory: {"model_name": "local/small", "context_window_length": 10**9},
+        r"train\.context_window_length: the embedded service's local/small takes at most",
+    ),
     "no_base": (with_settings("local/none"), r"train\.model_name: the embedded service has no base model"),
 }
 
@@ -312,7 +317,7 @@ RENDERER_FAULTS: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
 def test_a_renderer_that_renders_nothing_is_refused_before_anything_is_made(
     fault: str, launches: Launches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if fault == "no_base":
+    if fault in ("no_base", "large_window"):
         monkeypatch.setenv("TINKER_BASE_URL", "local")
     settings, rule = RENDERER_FAULTS[fault]
     with pytest.raises(ConfigError, match=rule) as refusal:

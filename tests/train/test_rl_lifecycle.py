@@ -309,6 +309,10 @@ def test_draws_of_another_version_are_refused_and_cost_no_checkpoint(tmp_path: P
 GATEWAY = "the harness ended with exit code 1; BadRequestError: 400 max_tokens=4096 exceed the context"
 FAULTS = {
     "error": (Outcome.infra("harness_crash", metadata={"detail": GATEWAY}), f"harness_crash: {GATEWAY}"),
+    "overflow": (
+        Outcome("scored", {"reward": 0.0}, reason="context_overflow", metadata={"detail": "16 tokens"}),
+        "graded without one model call to train on: context_overflow: 16 tokens",
+    ),
     "timeout": (Outcome("timeout", reason="agent_timeout", metadata={"detail": "503"}), "timeout: agent_timeout: 503"),
 }
 
@@ -334,6 +338,15 @@ def test_a_plan_without_one_measured_rollout_is_no_finished_run(
     assert len(runs.service.named("optim_step")) == steps
 
 
+def test_groups_without_a_row_end_the_run_long_before_its_plan(tmp_path: Path) -> None:
+    """A window that no prompt fits into: every rollout is graded, none of them says a token."""
+    runs = RlRuns(tmp_path, batch_size=2)
+    runs.faults = dict.fromkeys(range(1000), FAULTS["overflow"][0])
+    with pytest.raises(PlatoonError, match=r"4 groups in a row gave nothing to train on; the newest, task 'task-.*16 tokens"):
+        runs.train(500, CADENCE)
+    assert not runs.service.named("optim_step")
+
+
 def test_one_measured_rollout_of_any_start_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platoon.train.dispatch.setup.DispatchSettings", partial(DispatchSettings, retry_pauses_s=()))
     runs = RlRuns(tmp_path, batch_size=1)
@@ -345,5 +358,6 @@ def test_one_measured_rollout_of_any_start_is_enough(tmp_path: Path, monkeypatch
 def test_a_row_of_steps_that_measured_nothing_gives_no_receipt(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "train/rollouts": 8}\n{"step": 2, "train/reward": 0.0}\n')
     refuse_unmeasured("main", tmp_path, {"batch": 2})
-    with pytest.raises(PlatoonError, match="not one rollout of its 1 step was measured"):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "train/reward": 0.0, "batch/rows": 0}\n')
+    with pytest.raises(PlatoonError, match="not one rollout of its 1 step gave anything"):
         refuse_unmeasured("main", tmp_path, {"batch": 1})

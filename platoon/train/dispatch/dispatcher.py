@@ -36,7 +36,7 @@ class DispatchSettings:
     """start: number of this process lifetime. batch: groups a step. steps_left: steps of the plan not yet ended.
 
     bounds: staleness bound per trained policy that agents sample. group_sizes: members per entry label.
-    failures_in_a_row: groups without any result, one after the other, that end the run. retry_pauses_s: before a group runs again.
+    failures_in_a_row: groups without a row, one after the other, that end the run. retry_pauses_s: before a group runs again.
     """
 
     start: int
@@ -197,11 +197,11 @@ class Dispatcher:
         self.ledger.settle(group)
         self.ledger.move(group.draw.key, State.QUEUED)
         self._on_settled(group)
-        self._failures = self._failures + 1 if group.output.gave_nothing else 0
+        self._failures = self._failures + 1 if group.output.without_rows else 0
         if self._failures >= self.settings.failures_in_a_row:
             self._fail(
                 PlatoonError(
-                    f"{counted(self._failures, 'group')} in a row gave no result at all; the newest, task {group.draw.task_id!r} "
+                    f"{counted(self._failures, 'group')} in a row gave nothing to train on; the newest, task {group.draw.task_id!r} "
                     f"of entry {group.draw.entry!r}: {group.output.cause}"
                 )
             )

@@ -60,7 +60,7 @@ class RolloutSource(Protocol):
         ...
 
     def nothing_measured(self) -> str | None:
-        """The newest cause, with its task, when no rollout of the run was measured so far, over all starts; None otherwise."""
+        """The newest cause, with its task, while no rollout of the run, over all starts, gave a measurement and rows; else None."""
         ...
 
     async def close(self) -> None:

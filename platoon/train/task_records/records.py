@@ -99,8 +99,9 @@ class TaskRecords:
 
     @property
     def measured(self) -> bool:
-        """Whether any member of any group was measured, over all starts."""
-        return any(item.rewards for item in self._held) or any(record.attempts for record in self._records.values())
+        """Whether any group had a measured member and rows, over all starts."""
+        held = any(item.rewards and item.verdict is not Verdict.NO_DATUMS for item in self._held)
+        return held or any(record.attempts and record.groups > record.kinds[Verdict.NO_DATUMS] for record in self._records.values())
 
     def get(self, task: str) -> TaskRecord:
         """The record of a task; an empty one for a task never drawn."""

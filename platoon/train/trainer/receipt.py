@@ -43,12 +43,12 @@ def refuse_trained_beyond(run: str, run_dir: Path, planned_steps: int, key: str)
 
 
 def refuse_unmeasured(run: str, run_dir: Path, row: Mapping[str, Any]) -> None:
-    """Raises PlatoonError for a row up to which no rollout was measured, by the metrics: its weights are those it began with."""
+    """Raises PlatoonError for a row up to which no step had a measurement and rows: its weights are those it began with."""
     steps, lost = _metrics(run_dir, row)
-    if steps and not lost and not any("train/reward" in step for step in steps):
-        text = f"run {run}: not one rollout of its {counted(row['batch'], 'step')} was measured, so nothing was trained"
+    if steps and not lost and not any("train/reward" in step and step.get("batch/rows", 1) for step in steps):
+        text = f"run {run}: not one rollout of its {counted(row['batch'], 'step')} gave anything to train on"
         raise PlatoonError(
-            f"{text} and there is no receipt; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}"
+            f"{text}, so there is no receipt; {run_dir / 'logs' / 'train.log'} says why; to train it again: {own_run_advice(run)}"
         )
 
 

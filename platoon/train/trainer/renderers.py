@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from platoon.errors import ConfigError, Problem
 from platoon.host.threads import in_daemon_thread
+from platoon.sampling.context_window import refuse_small_window
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import Renderer
 from platoon.train.policy.spec import LOCAL, MAIN
@@ -90,9 +91,19 @@ def _early(model: ModelSpec) -> Renderer | None:
         if (base := all_bases().get(model.model_name)) is None:
             rule = f"the embedded service has no base model {model.model_name!r}"
             raise ConfigError(Problem(rule, key="model_name", advice=f"there is: {', '.join(all_bases())}"))
+        _refuse_large_window(model, base.shape.max_context)
         with TemporaryDirectory(prefix="platoon-tokenizer-") as directory:
-            return build_renderer(model, base.write_directory(Path(directory)))
-    if Path(model.model_name).is_dir():
-        return build_renderer(model, model.model_name)
-    check_settings(model)
-    return None
+            renderer = build_renderer(model, base.write_directory(Path(directory)))
+    elif Path(model.model_name).is_dir():
+        renderer = build_renderer(model, model.model_name)
+    else:
+        check_settings(model)
+        return None
+    refuse_small_window(model, renderer)
+    return renderer
+
+
+def _refuse_large_window(model: ModelSpec, most: int) -> None:
+    if (model.context_window_length or 0) > most:
+        rule = f"the embedded service's {model.model_name} takes at most {most} tokens, prompt and reply together"
+        raise ConfigError(Problem(rule, key="context_window_length"))

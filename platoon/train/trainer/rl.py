@@ -115,7 +115,7 @@ class RlTrainer(TrainerBase):
             metrics = await asyncio.to_thread(step_metrics, result, specs, self._thresholds, source.blocked_shares())
             if run.steps_left == 1 and (cause := source.nothing_measured()) is not None:
                 # Before the step ends: nothing is saved, so the same command plays the groups again.
-                raise PlatoonError(f"not one rollout of the whole plan was measured, so nothing was trained; the newest, {cause}")
+                raise PlatoonError(f"not one rollout of the whole plan gave anything to train on; the newest, {cause}")
             source.committed(result.fates)
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()

@@ -26,7 +26,7 @@ def member_outcome(member: int, rollout: Rollout) -> MemberOutcome:
         rollout.calls,
         dict(rollout.seconds),
         version_spans(rollout.trajectories),
-        outcome.reason if outcome.status == "scored" else outcome.explanation,
+        outcome.explanation,
         outcome.failure_kind,
     )
 

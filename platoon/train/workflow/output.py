@@ -66,9 +66,17 @@ class GroupOutput:
         return self.verdict is Verdict.FAILED or all(member.status == "error" for member in self.members)
 
     @property
+    def without_rows(self) -> bool:
+        """Whether nothing of it can ever train: no result, or members that were graded without a call of a trained policy."""
+        return self.gave_nothing or self.verdict is Verdict.NO_DATUMS
+
+    @property
     def cause(self) -> str:
-        """Why there is no result, for a person: the group's own error or the first member's."""
+        """Why there is nothing to train on, for a person: the group's own error or the first member's."""
         if self.error:
             return self.error
-        reasons = [fault_text(item.failure_kind, item.reason, item.status) for item in self.members]
+        if self.verdict is Verdict.NO_DATUMS:
+            reasons = [item.reason or "nobody asked the model" for item in self.members if item.trainable]
+            return f"graded without one model call to train on: {reasons[0]}"
+        reasons = [fault_text(item.failure_kind or item.status, item.reason, item.status) for item in self.members]
         return reasons[0] if reasons else str(self.verdict)
