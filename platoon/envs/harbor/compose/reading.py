@@ -100,7 +100,7 @@ class TaskFiles:
 class Reading:
     """One file being read.
 
-    tables: its top-level volumes, networks, configs and secrets. named: configs and secrets that a service takes, by table and name.
+    tables: its top-level volumes, networks, configs and secrets. named: configs and secrets that a service takes, with their table.
     privileged: whether privileges are planned.
     """
 
