@@ -141,7 +141,7 @@ A plan is canonical JSON: `rule`, `order`, `main`, `services`, `volumes`, `exter
 
 | part | stands for |
 | --- | --- |
-| `{"host": NAME}` | a host variable; `unset`, `empty` and `set` stand there instead of it; under `nonempty` an empty one counts as unset |
+| `{"host": NAME}` | a host variable; `unset`, `empty`, `set` stand in its place; under `nonempty` an empty one is unset |
 | `{"ref": [service, port]}` | a service at a port it declares |
 | `{"self": port}` | a port of the service itself |
 | `{"context": path}` | the task's `environment/` |

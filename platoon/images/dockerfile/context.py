@@ -21,13 +21,15 @@ DEPTH_LIMIT = 100
 class Context:
     """A context directory below `root`, which no link may leave.
 
-    executable: whether a file counts as a program; its mode says so when unset.
+    executable: whether a file counts as a program; its mode says so when unset. empty: directories that a plan found named and not
+    there, which whoever builds makes.
     """
 
     def __init__(self, directory: Path, root: Path | None = None, executable: Callable[[Path], bool] | None = None) -> None:
         self.directory = directory
         self.root = Path(os.path.realpath(root or directory))
         self._executable = executable
+        self.empty: set[str] = set()
 
     @cached_property
     def files(self) -> tuple[str, ...]:

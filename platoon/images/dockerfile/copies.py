@@ -60,7 +60,7 @@ def remote_kind(source: str) -> str | None:
 
 
 def taken_files(copy: Copy, scope: Scope, escape: str, context: Context) -> tuple[str, ...] | None:
-    """The context's files that a COPY or ADD of the build reads; None when it may read any of them.
+    """The context's files that a COPY or ADD of the build reads; None when it may read any of them. Adds to `context.empty`.
 
     Raises BadWordError for a source that is missing, leaves the context or cannot be copied.
     """
@@ -76,6 +76,9 @@ def taken_files(copy: Copy, scope: Scope, escape: str, context: Context) -> tupl
         if (kind := remote_kind(source)) is not None:
             if copy.keyword == "COPY":
                 raise BadWordError(f"COPY takes files of the context, got a {kind} source")
+            continue
+        if (path := _directory_that_is_not_kept(source, context)) is not None:
+            context.empty.add(path)
             continue
         path = _path(source, context)
         if path == ".":
@@ -111,6 +114,14 @@ def step_sources(step: tuple[str, ...]) -> tuple[str, ...]:
     """The sources of a deferred COPY step, without their trailing slashes."""
     words = step[2:-1] if step[1].startswith("--chown=") else step[1:-1]
     return tuple(word.rstrip("/") or "." for word in words)
+
+
+def _directory_that_is_not_kept(source: str, context: Context) -> str | None:
+    """The path of a source that is written as a directory and is not there: it was empty, for a task keeps files alone."""
+    path = normalised(source)
+    if path is None or not path.endswith("/") or not (path := path.rstrip("/")):
+        return None
+    return None if context.kind(path) is not None else path
 
 
 def _path(source: str, context: Context) -> str:

@@ -32,7 +32,8 @@ class ImagePlan:
     key: `sha256:<hex>` of the build. base: references of the prefix's FROMs, global ARG defaults expanded, in order.
     deferred: steps a session applies, JSON lists. suffix_user: the last deferred USER. config: what the suffix sets in the image's
     configuration. args: build arguments, target: the stage to build, dockerfile: its name when it is not `Dockerfile`.
-    notes: why the walk from the end stopped, one a line. inputs: files of the context (relative to it) that COPY and ADD take, all
+    notes: why the walk from the end stopped, one a line. empty_directories: of the context, which a build makes first: COPY names
+    them as directories, and a task keeps files alone. inputs: files of the context (relative to it) that COPY and ADD take, all
     that the build may read where that is not known. uploads: those of them that the deferred steps take.
     """
 
@@ -45,6 +46,7 @@ class ImagePlan:
     target: str | None = None
     dockerfile: str | None = None
     notes: tuple[str, ...] = ()
+    empty_directories: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     uploads: tuple[str, ...] = ()
 
@@ -57,6 +59,7 @@ class ImagePlan:
             "target": self.target,
             "dockerfile": self.dockerfile,
             "notes": list(self.notes),
+            "empty_directories": list(self.empty_directories),
         }
         plan: dict[str, Any] = {"key": self.key, "base": list(self.base), "deferred": [list(step) for step in self.deferred]}
         return {**plan, **{name: value for name, value in optional.items() if value}}
@@ -113,6 +116,7 @@ def plan_image(
         target=target,
         dockerfile=None if dockerfile == "Dockerfile" else dockerfile,
         notes=suffix.notes,
+        empty_directories=tuple(sorted(files.empty)),
         inputs=tuple(sorted({file for file in (*taken, *uploads) if ignored is None or not ignored(file)})),
         uploads=tuple(sorted(uploads)),
     )

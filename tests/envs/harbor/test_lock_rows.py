@@ -248,6 +248,24 @@ def test_h051_a_dockerfile_that_ends_in_a_user(locked: Locked, place: str) -> No
     assert image["deferred"][-1] == ["USER", "${NB_UID}"]
 
 
+@pytest.mark.parametrize("compose", [None, "services: {main: {}, db: {build: {context: ., dockerfile: Dockerfile}}}\n"])
+def test_h008_a_directory_that_was_empty_is_built_as_one(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, compose: str | None
+) -> None:
+    """As Frontier-CS's adapter writes them: its Dockerfiles copy a directory that most of its tasks leave empty."""
+    files = {"environment/Dockerfile": "FROM debian:12\nCOPY app/ /app/\nRUN true\n", "environment/docker-compose.yaml": compose}
+    (make_task("t", files, tmp_path / "data") / "environment/app").mkdir()
+    fetched = fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache)
+    (row,) = fetched.lock.tasks
+    assert (row.refused, row.image["empty_directories"]) == (None, ["app"])
+    assert fetched.warnings == {
+        "environment/Dockerfile: app/ is not in the task, and is built as an empty directory": (1, "t"),
+    }
+    if compose is not None:
+        assert row.compose is not None
+        assert fetched.lock.plans[row.compose["plan"]]["services"]["db"]["image"]["build"]["empty_directories"] == ["app"]
+
+
 def test_i509_a_deferred_copy_keeps_its_owner(locked: Locked) -> None:
     row, _ = locked(files={"environment/Dockerfile": "FROM debian:12\nCOPY --chown=1000:100 data.csv /d/\n"})
     assert row.image["deferred"] == [["COPY", "--chown=1000:100", "data.csv", "/d/"]]

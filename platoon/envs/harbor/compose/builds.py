@@ -81,6 +81,8 @@ def plan_build(build: Build, reading: Reading, *, whole: bool) -> tuple[ImagePla
         )
     except DockerfileError as error:
         raise ComposeError(error.sentence) from None
+    for name in plan.empty_directories:
+        reading.findings.note(path, f"{name}/ is not in the task, and is built as an empty directory")
     context = {} if build.context == BASE else {"context": build.context}
     return plan, {"kind": "build", **plan.to_dict(), **context}
 

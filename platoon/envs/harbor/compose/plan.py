@@ -123,7 +123,7 @@ def plan_task(
     if edited is None or kind == "trivial":
         image, plan = _image(Draft("main", "main"), reading, composed=edited is not None)
         inputs, uploads = _inputs(image, plan, files)
-        return PlannedTask(kind, None, image, gpus, inputs=inputs, uploads=uploads, warnings=warnings)
+        return PlannedTask(kind, None, image, gpus, inputs=inputs, uploads=uploads, warnings=(*warnings, *reading.findings.notes))
     services, stack, names = _stack(edited, reading)
     image, plan = _image(services.main, reading, composed=True)
     inputs, uploads = _inputs(image, plan, files)
@@ -136,7 +136,7 @@ def plan_task(
         inputs,
         uploads,
         _unrewritable(stack, names, directory) if kind == "sidecars" else (),
-        (*warnings, *stack.notes),
+        (*warnings, *sorted(reading.findings.notes)),
     )
 
 

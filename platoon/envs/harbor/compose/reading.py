@@ -95,8 +95,8 @@ class TaskFiles:
 class Reading:
     """One file being read.
 
-    tables: its top-level volumes, networks, configs and secrets. named: those configs and secrets that a service takes, by table and
-    name. privileged: whether privileges are planned.
+    tables: its top-level volumes, networks, configs and secrets. named: configs and secrets that a service takes, with their table.
+    privileged: whether privileges are planned.
     """
 
     files: TaskFiles

@@ -173,7 +173,10 @@ def _part(part: Any, directory: Path) -> str:
 def _source(bind: Any, host: Mapping[str, str], directory: Path) -> str:
     if bind.kind == "task":
         return str(directory / bind.source)
-    return LOGS[bind.source] if bind.kind == "logs" else resolve((HostPart(bind.source),), host, str)
+    if bind.kind == "logs":
+        name, slash, below = bind.source.partition("/")
+        return f"{LOGS[name]}{slash}{below}"
+    return resolve((HostPart(bind.source),), host, str)
 
 
 def _health(check: Any, text: Any) -> dict[str, Any]:

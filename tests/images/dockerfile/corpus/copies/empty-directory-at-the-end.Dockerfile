@@ -1,0 +1,4 @@
+FROM alpine
+RUN true
+COPY app/ /app/
+WORKDIR /app

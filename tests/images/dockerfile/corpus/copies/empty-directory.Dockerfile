@@ -1,0 +1,3 @@
+FROM alpine
+COPY app/ data.csv nested/./inner/ /app/
+RUN true
