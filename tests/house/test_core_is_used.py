@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,14 @@ READERS = {"tarfile", "lzma", "bz2", "zstandard", "libarchive", "PySquashfsImage
 LISTING_PROGRAMS = {"unsquashfs", "rdsquashfs", "sqfscat", "bsdtar"}
 
 
-def modules(checkout: Path) -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((checkout / "platoon").rglob("*.py")):
-        yield str(path.relative_to(checkout)), ast.parse(path.read_text())
+Nodes = list[tuple[str, ast.AST]]
+
+
+@pytest.fixture(scope="module")
+def nodes(checkout: Path) -> Nodes:
+    """Every node of every module of the product."""
+    paths = sorted((checkout / "platoon").rglob("*.py"))
+    return [(str(path.relative_to(checkout)), node) for path in paths for node in ast.walk(ast.parse(path.read_text()))]
 
 
 def called(node: ast.Call) -> str:
@@ -34,11 +38,10 @@ def is_core(node: ast.AST) -> bool:
     )
 
 
-def test_no_other_reader_is_imported(checkout: Path) -> None:
+def test_no_other_reader_is_imported(nodes: Nodes) -> None:
     found = {
         (place, name)
-        for place, tree in modules(checkout)
-        for node in ast.walk(tree)
+        for place, node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
         if name.partition(".")[0] in READERS
@@ -46,22 +49,16 @@ def test_no_other_reader_is_imported(checkout: Path) -> None:
     assert found == set()
 
 
-def test_no_program_that_lists_images_is_run(checkout: Path) -> None:
-    found = {
-        (place, node.value)
-        for place, tree in modules(checkout)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and node.value in LISTING_PROGRAMS
-    }
+def test_no_program_that_lists_images_is_run(nodes: Nodes) -> None:
+    found = {(place, node.value) for place, node in nodes if isinstance(node, ast.Constant) and node.value in LISTING_PROGRAMS}
     assert found == set()
 
 
-def test_files_are_hashed_by_the_core(checkout: Path) -> None:
+def test_files_are_hashed_by_the_core(nodes: Nodes) -> None:
     """hashlib takes what lies in memory: nothing gives it a file, or what a file is read to."""
     found = {
         (place, ast.unparse(node))
-        for place, tree in modules(checkout)
-        for node in ast.walk(tree)
+        for place, node in nodes
         if isinstance(node, ast.Call)
         and (called(node) == "file_digest" and ast.unparse(node.func).startswith("hashlib."))
         | (
@@ -72,9 +69,9 @@ def test_files_are_hashed_by_the_core(checkout: Path) -> None:
     assert found == set()
 
 
-def test_the_core_is_given_arrays(checkout: Path) -> None:
+def test_the_core_is_given_arrays(nodes: Nodes) -> None:
     """A name, a path and a number a policy or a layer may stand in a list; what grows with tokens, rows and calls may not."""
-    calls = [(place, node) for place, tree in modules(checkout) for node in ast.walk(tree) if is_core(node)]
+    calls = [(place, node) for place, node in nodes if is_core(node)]
     assert len(calls) > 40
     found = {
         (place, ast.unparse(node))
