@@ -97,7 +97,10 @@ REGISTRY: tuple[Metric, ...] = (
         "train/batch/",
         "sum",
         "rows",
-        {"stale_datums": "rows dropped for their age, groups dropped whole left out"},
+        {
+            "stale_datums": "rows dropped for their age, groups dropped whole left out",
+            "split_datums": "rows that began again since a prompt did not go on from what was sampled",
+        },
     ),
     *_table(
         "train/tokens/",

@@ -111,6 +111,16 @@ impl<'a> Raw<'a> {
         Ok(buffered + self.read_whole(Some(&mut target[buffered..]))?)
     }
 
+    /// How many of the next `count` bytes the file lacks, where no digest wants it read to its end.
+    pub(crate) fn missing(&self, count: u64) -> u64 {
+        let left = self.size_bytes.saturating_sub(self.offset());
+        if self.hasher.is_some() {
+            0
+        } else {
+            count.saturating_sub(left)
+        }
+    }
+
     /// Moves on without reading, where nobody wants a digest: false where that cannot be.
     pub(crate) fn skip(&mut self, count: u64) -> Result<bool, LayersError> {
         if self.hasher.is_some() || self.position != self.filled || self.taken.saturating_add(count) > self.size_bytes {

@@ -127,6 +127,10 @@ impl<'a> Window<'a> {
             if wanted == 0 {
                 return Ok(());
             }
+            let missing = if matches!(self.decoder, Decoder::Plain) { self.raw.missing(wanted) } else { 0 };
+            if missing > 0 {
+                return Err(self.cut(offset, part, usize::try_from(missing).unwrap_or(usize::MAX)));
+            }
             let whole = wanted - wanted % BLOCK_BYTES as u64;
             if matches!(self.decoder, Decoder::Plain) && whole >= BUFFER_BYTES as u64 && self.raw.skip(whole)? {
                 (self.position, self.filled) = (0, 0);

@@ -17,7 +17,7 @@ from typing import Any
 
 import platoon
 from platoon._native import build_info
-from platoon.artifacts.digests import hex_of
+from platoon.artifacts.digests import hex_of, sha256_file
 from platoon.artifacts.publish import WRITABLE, replacing
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.envs.harbor.publish import HarborCache
@@ -88,8 +88,7 @@ def code_digest() -> str:
     for name in CODE:
         path = root / name
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            digest.update(f"\0{file.relative_to(root)}\0".encode())
-            digest.update(file.read_bytes())
+            digest.update(f"\0{file.relative_to(root)}\0{sha256_file(file)}".encode())
     return digest.hexdigest()
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from platoon.rows.block import RowBlock
+from platoon.rows.credit import agent_keys
 from platoon.train.dispatch.draw import Fate
 from platoon.train.metrics import StepMetrics
 from platoon.train.objectives.policy_gradient import compute_training_metrics
@@ -40,10 +42,18 @@ def step_metrics(
 def _add_staleness(metrics: StepMetrics, groups: Sequence[JudgedGroup]) -> None:
     metrics.add("train/batch/stale_groups", *(float(judged.fate is Fate.STALE) for judged in groups))
     metrics.add("train/batch/stale_datums", *(judged.stale_rows for judged in groups if judged.fate is not Fate.STALE))
+    blocks = [judged.group.output.block for judged in groups]
+    metrics.add("train/batch/split_datums", *(split_rows(block) for block in blocks if block is not None))
     ages = np.concatenate([judged.ages for judged in groups])
     if len(ages):
         metrics.add("train/staleness/mean", float(ages.mean()))
         metrics.add("train/staleness/max", float(ages.max()))
+
+
+def split_rows(block: RowBlock) -> int:
+    """Rows that an agent and policy began again since a prompt did not go on, token for token, from what was sampled."""
+    keys_R = agent_keys(block.row_member, block.row_trajectory, block.row_policy)
+    return block.row_count - int(keys_R.max(initial=-1)) - 1
 
 
 def _policy_metrics(step: PolicyStep, spec: PolicySpec) -> dict[str, Any]:

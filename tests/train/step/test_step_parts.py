@@ -15,6 +15,7 @@ from platoon.train.objectives.policy_gradient import compute_training_metrics
 from platoon.train.policy.wire import wire_rows
 from platoon.train.step.assemble import assemble_microbatch
 from platoon.train.step.digest import step_digest
+from platoon.train.step.metrics import split_rows
 from platoon.train.step.settings import StepSettings
 from platoon.train.step.staleness import judge
 from platoon.train.task_records.fates import Verdict
@@ -89,6 +90,31 @@ def test_all_advantages_zero_sends_nothing_under_a_zero_preserving_loss_alone() 
     judged = judge(settled, VERSIONS, SETTINGS)
     assert assemble_microbatch([judged], "main", replace(SETTINGS, filter_zero=False)).rows is None
     assert assemble_microbatch([judged], "helper", SETTINGS).sent_rows == 1
+
+
+def test_u79_constant_groups_are_dropped_over_the_whole_batch_and_counted() -> None:
+    constant = [judge(group([("main", 5, 0.0), ("main", 5, 0.0)], position), VERSIONS, SETTINGS) for position in range(3)]
+    nothing = assemble_microbatch(constant, "main", SETTINGS)
+    assert (nothing.rows, nothing.row_count, nothing.sent_rows) == (None, 6, 0)
+    informative = judge(group([("main", 5, 1.0), ("main", 5, -1.0)], 3), VERSIONS, SETTINGS)
+    mixed = assemble_microbatch([*constant, informative], "main", SETTINGS)
+    assert mixed.rows is not None and (mixed.row_count, mixed.sent_rows) == (8, 2)
+    # What is dropped still counts in the mean: two tokens a row.
+    assert mixed.rows.advantages_S[mixed.rows.is_trained_S] == pytest.approx([1 / 16, 1 / 16, -1 / 16, -1 / 16])
+
+
+def test_u88_rows_that_a_prompt_did_not_go_on_from_are_counted() -> None:
+    first = call("main", 5, 2)
+    going_on = Call(np.array([1, 2, 2, 3, 9], np.uint32), first.action, first.logprobs, "main", 5)
+    rendered_anew = Call(np.array([1, 2, 8, 9], np.uint32), first.action, first.logprobs, "main", 5)
+
+    def splits(*calls: Call) -> int:
+        agents = [TrajectoryCalls(member, 0, "policy", 0, 1.0, list(calls)) for member in range(2)]
+        return split_rows(build_block(agents, ("main", "helper"), ("policy",)))
+
+    assert (splits(), splits(first), splits(first, going_on)) == (0, 0, 0)
+    assert splits(first, rendered_anew) == splits(first, going_on, rendered_anew) == 2
+    assert splits(first, call("helper", 3, 2)) == 0
 
 
 def test_masked_positions_have_advantage_zero_and_only_the_losss_inputs_go_out() -> None:
