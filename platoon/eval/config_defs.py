@@ -21,7 +21,7 @@ SAMPLE_TIMEOUT_S = 600.0
 class EvalWorkflow(ConfigModel):
     """How the tasks are played."""
 
-    num_rollouts_per_task: AtLeastOne = 1
+    num_rollouts_per_task: Concurrency = 1
     """rollouts of each task"""
     num_concurrent_workers: Concurrency = 32
     """rollouts that run at once"""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 MOST_INT32 = 2**31 - 1
 MOST_INT64 = 2**63 - 1
 HOTTEST = 100.0
+MOST_RANK = 4096
 LONGEST_TTL_S = 10**10
 
 Ttl = Annotated[int, Field(ge=1, le=LONGEST_TTL_S)]
@@ -32,7 +33,7 @@ class SessionHeartbeat(Body):
 
 
 class LoraConfig(Body):
-    rank: PositiveInt = 32
+    rank: int = Field(default=32, ge=1, le=MOST_RANK, strict=True)
     seed: int | None = None
     train_unembed: bool = True
     train_mlp: bool = True

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from platoon.local.requests import AdamParams, SamplingParams, SetTtl
+from platoon.local.requests import MOST_RANK, AdamParams, CreateModel, LoraConfig, SamplingParams, SetTtl
+from platoon.train.config_defs.training import TrainConfig
 
 pytestmark = pytest.mark.unit
 
@@ -33,6 +34,21 @@ pytestmark = pytest.mark.unit
 def test_sampling_parameters_out_of_range_are_refused(params: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(params))):
         SamplingParams.model_validate_json(json.dumps(params))
+
+
+@pytest.mark.parametrize("rank", [0, -1, MOST_RANK + 1, 10**9, 10**400, 1.5, True])
+def test_a_rank_that_nobody_can_train_is_refused(rank: object) -> None:
+    with pytest.raises(ValidationError, match=r"lora_config\.rank"):
+        CreateModel.model_validate_json(
+            json.dumps({"session_id": "s", "model_seq_id": 0, "base_model": "b", "lora_config": {"rank": rank}})
+        )
+
+
+def test_the_service_takes_every_rank_that_a_configuration_may_ask_for() -> None:
+    settings = {"model_name": "m", "renderer_name": "r", "lora_rank": MOST_RANK}
+    assert LoraConfig(rank=MOST_RANK).rank == TrainConfig.model_validate(settings).lora_rank
+    with pytest.raises(ValidationError, match="lora_rank"):
+        TrainConfig.model_validate({**settings, "lora_rank": MOST_RANK + 1})
 
 
 def test_a_lone_surrogate_is_no_stop() -> None:

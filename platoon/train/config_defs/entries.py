@@ -10,7 +10,16 @@ from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutLayer, WorkflowLayer
 from platoon.train.config_defs.training import AdamParams, LossName
-from platoon.train.config_defs.values import MAIN, AtLeastOne, Count, Finite, PolicyId, PositiveSeconds, ServiceAddressText
+from platoon.train.config_defs.values import (
+    MAIN,
+    AtLeastOne,
+    Count,
+    Finite,
+    LoraRank,
+    PolicyId,
+    PositiveSeconds,
+    ServiceAddressText,
+)
 
 
 class HarnessExitPolicy(ConfigModel):
@@ -126,7 +135,7 @@ class PolicyConfig(ConfigModel):
     """`tinker://` path a new run starts this policy from; of a frozen one, the weights to serve in place of the base model"""
     load_optimizer_state: bool = False
     """takes the optimizer state of `load_checkpoint_path` too"""
-    lora_rank: AtLeastOne | None = None
+    lora_rank: LoraRank | None = None
     """rank of the adapter; unset, that of `train`"""
     optimizer: AdamParams | None = None
     """Adam settings; unset, those of `train`"""

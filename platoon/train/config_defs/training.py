@@ -16,6 +16,7 @@ from platoon.train.config_defs.values import (
     Count,
     DirectoryName,
     Fraction,
+    LoraRank,
     PositiveSeconds,
 )
 
@@ -76,7 +77,7 @@ class TrainConfig(ConfigModel):
     """longest wait for one sample, in seconds; unset, 600"""
     context_window_length: AtLeastOne | None = None
     """tokens of prompt and reply together; unset, what the service tells; prompts beyond it are refused"""
-    batch_size: AtLeastOne = 32
+    batch_size: Concurrency = 32
     """groups a step (`rl`), conversations a step (`sft`)"""
     num_epochs: AtLeastOne | None = None
     """passes over the train tasks; with `max_training_steps` the shorter plan counts, one of them is required"""
@@ -97,7 +98,7 @@ class TrainConfig(ConfigModel):
     """loss of `rl`: `cispo`, `ppo`, `importance_sampling`, `dro` or `gspo`"""
     loss_fn_config: dict[str, float] = Field(default_factory=default_loss_config)
     """settings of the loss, replaced whole: `clip_low_threshold` and `clip_high_threshold` of cispo, ppo and gspo, `beta` of dro"""
-    lora_rank: AtLeastOne = 32
+    lora_rank: LoraRank = 32
     """rank of the adapter"""
     workflow_config: WorkflowConfig = WorkflowConfig()
     """one group of rollouts and what its rows are worth"""

@@ -20,8 +20,10 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 # Policy ids and role names also name files and metric prefixes.
 PolicyId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
-# Each is a task of one event loop.
+# Each is a task of one event loop, or a row of a table in memory.
 Concurrency = Annotated[int, Field(ge=1, le=65536)]
+# Far above what services offer, and what the embedded one takes.
+LoraRank = Annotated[int, Field(ge=1, le=4096)]
 MOST_NAME_CHARACTERS = 128
 
 

@@ -47,6 +47,8 @@ NO_NAMES = ("", ".", "..", ".hidden", "a/b", "/a", "a\nb", "a\x1b[31m", " a", "a
         ({"train.max_concurrent_rollouts": 4}, "train.max_concurrent_rollouts: holds no group of entry 'default'"),
         ({"train.max_concurrent_rollouts": 65537}, "train.max_concurrent_rollouts: must be at most 65536, got 65537"),
         ({"train.max_concurrent_rollouts": 10**15}, "train.max_concurrent_rollouts: must be at most 65536, got 1000"),
+        ({"train.lora_rank": 10**9}, "train.lora_rank: must be at most 4096, got 1000000000"),
+        ({"policies.helper": {"lora_rank": 4097}}, "policies.helper.lora_rank: must be at most 4096, got 4097"),
         *(({f"stats.{key}": name}, f"stats.{key}: must be a name of 1 to 128") for key in STATS_NAMES for name in NO_NAMES),
         ({"train.loss_fn": "reinforce"}, "train.loss_fn: must be one of cispo"),
         (
