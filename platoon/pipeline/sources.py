@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from platoon.config.files import Wanted, named_path, path_fault, read_bytes, read_text
 from platoon.config.load import load
 from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.sources.urls import is_address
@@ -22,6 +23,7 @@ HARBOR = "harbor"
 HARBOR_PATHS = ("dataset", "dataset_dir", "task_dirs", "tasks", "splits", "registry", "overlays", "lock")
 REGISTRY_LIMIT_BYTES = 64 * 1024 * 1024
 ADAPTER_REPO = ("adapter", "repo")
+DIRECTORIES = frozenset({"dataset", "dataset_dir", "task_dirs", "overlays", "repo"})
 EXTENDS_LIMIT = 100
 
 
@@ -31,7 +33,7 @@ def config_files(config: str | Path) -> list[str]:
     pending = [Path(config)]
     while pending and len(found) < EXTENDS_LIMIT:
         path = pending.pop()
-        if str(path) in found or not path.is_file():
+        if str(path) in found or path_fault(path, "file") is not None:
             continue
         found.append(str(path))
         try:
@@ -40,7 +42,7 @@ def config_files(config: str | Path) -> list[str]:
             continue
         bases = value.get("extends") if isinstance(value, dict) else None
         names = [bases] if isinstance(bases, str) else bases if isinstance(bases, list) else []
-        pending += [path.parent / Path(name).expanduser() for name in names if isinstance(name, str) and "\0" not in name]
+        pending += [named_path(name, path.parent) for name in names if isinstance(name, str) and "\0" not in name]
     return found
 
 
@@ -57,14 +59,20 @@ def data_files(config: str | Path) -> list[str]:
     for keys, text in written_paths(loaded.values):
         if is_address(text) or "\0" in text or keys[-2:] == ADAPTER_REPO or is_written(keys, loaded.values):
             continue
-        path = loaded.directory_of(*keys) / Path(text).expanduser()
+        path = named_path(text, loaded.directory_of(*keys))
         found.update(_files(path))
         if keys[-1] == "registry":
             for beside in _beside_registry(path):
                 found.update(_files(beside))
         if path.suffix == ".toml":
-            found.update(os.path.normpath(asset) for asset in _assets(path) if asset.is_file())
+            found.update(os.path.normpath(asset) for asset in _assets(path) if path_fault(asset, "file") is None)
     return sorted(found)
+
+
+def wanted_at(keys: tuple[str, ...]) -> Wanted:
+    """What the path at a place of `written_paths` must be."""
+    # An item of a list stands below the key of the list.
+    return "directory" if DIRECTORIES & set(keys[-2:]) else "file"
 
 
 def is_written(keys: tuple[str, ...], values: Mapping[str, Any]) -> bool:
@@ -111,8 +119,8 @@ def _texts(keys: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
 def _beside_registry(path: Path) -> Iterator[Path]:
     """Task directories of a registry file that lie beside it."""
     try:
-        value = json.loads(path.read_bytes()) if path.stat().st_size <= REGISTRY_LIMIT_BYTES else None
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(read_bytes(path, limit_bytes=REGISTRY_LIMIT_BYTES, shown_as=""))
+    except (ConfigError, ValueError, RecursionError):
         return
     for dataset in value if isinstance(value, list) else [value]:
         tasks = dataset.get("tasks") if isinstance(dataset, dict) else None
@@ -125,8 +133,8 @@ def _beside_registry(path: Path) -> Iterator[Path]:
 def _assets(path: Path) -> Iterator[Path]:
     """Files beside a harness spec that it brings along; none of another TOML file."""
     try:
-        launch = tomllib.loads(path.read_text(encoding="utf-8")).get("launch")
-    except (OSError, ValueError):
+        launch = tomllib.loads(read_text(path, limit_bytes=REGISTRY_LIMIT_BYTES, shown_as="")).get("launch")
+    except (ConfigError, ValueError, RecursionError):
         return
     assets = launch.get("assets") if isinstance(launch, dict) else None
     for name in assets.values() if isinstance(assets, dict) else ():
@@ -135,7 +143,7 @@ def _assets(path: Path) -> Iterator[Path]:
 
 
 def _files(path: Path) -> Iterator[str]:
-    if path.is_file():
+    if path_fault(path, "file") is None:
         yield os.path.normpath(path)
         return
     for directory, names, files in os.walk(path):
