@@ -112,7 +112,7 @@ def site_file(option: Path | None = None) -> Path | None:
 
 
 def expand(text: str, directory: Path) -> Path:
-    """The absolute path a text names. Raises ValueError for an unset variable or an unknown home."""
+    """The absolute path a text names. Raises ValueError for an unset variable, an unknown home and what can be no path."""
 
     def value(match: re.Match[str]) -> str:
         name = match["braced"] or match["bare"]

@@ -1,13 +1,16 @@
 """Atomic publication: a file is seen whole or not at all, also after a crash.
 
 Every writer goes through here: write beside the target, fsync, rename, fsync the directory. Published artifacts are read-only with
-canonical modes, so the caller's umask never shows. Logs that grow by rows are `artifacts.row_log`'s.
+canonical modes, so the caller's umask never shows. A file takes the place of a file alone: a device or a pipe that a slip names is
+left as it is. Logs that grow by rows are `artifacts.row_log`'s.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,7 +35,8 @@ def fsync_directory(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
-    """A binary file that takes `path`'s place when the block ends well, and vanishes when it does not."""
+    """A binary file that takes `path`'s place when the block ends well, and vanishes when it does not. Raises OSError."""
+    _refuse_other(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent / f".{path.name}.{secrets.token_hex(6)}.partial"
     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
@@ -52,6 +56,7 @@ def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
 
 def publish_bytes(path: Path, data: bytes | memoryview, mode: int = READ_ONLY) -> None:
     """Writes `data` to `path` atomically. An equal file is left as it is, so that its time says when it last changed."""
+    _refuse_other(path)
     with suppress(OSError):
         if read_regular(path, len(data)) == data:
             path.chmod(mode)
@@ -65,3 +70,10 @@ def publish_json(path: Path, value: Any, mode: int = READ_ONLY) -> bytes:
     data = canonical_bytes(value)
     publish_bytes(path, data, mode)
     return data
+
+
+def _refuse_other(path: Path) -> None:
+    """Raises OSError for a place that holds neither a file nor nothing: reading a pipe would wait, a rename would end a device."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FileExistsError(errno.EEXIST, "is no regular file, and is not replaced", str(path))

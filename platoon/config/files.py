@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
+from typing import Literal
 
-from platoon.config.text import printable
+from platoon.config.text import short_path
 from platoon.errors import ConfigError, Problem
+
+Wanted = Literal["file", "directory"]
+
+
+def named_path(text: str, base: Path) -> Path:
+    """The path a configuration names: relative to `base`, `~` and `~user` being homes. An unknown user's stays as it is written."""
+    return base / os.path.expanduser(text)  # noqa: PTH111  because Path.expanduser raises for an unknown user
+
+
+def path_fault(path: Path, wanted: Wanted, *, missing: bool = False) -> str | None:
+    """Why `path` is not what is wanted, in words that go before its name; None when it is.
+
+    What is below `/dev` passes for files that are read, since a shell puts pipes there. missing: it is to be written, so that
+    nothing need be there.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None if missing else "no such file or directory"
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    if wanted == "directory":
+        return None if stat.S_ISDIR(mode) else "is no directory"
+    return None if stat.S_ISREG(mode) or (path.is_relative_to("/dev") and not missing) else "is no regular file"
 
 
 def read_bytes(path: Path, *, limit_bytes: int, shown_as: str) -> bytes:
@@ -16,15 +42,15 @@ def read_bytes(path: Path, *, limit_bytes: int, shown_as: str) -> bytes:
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir() and not path.is_relative_to("/dev"):
-            raise ConfigError(Problem("is no regular file", file=shown_as))
+            raise ConfigError(Problem("is no regular file", file=short_path(shown_as)))
         with path.open("rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
-        raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=shown_as)) from None
+        raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=short_path(shown_as))) from None
     except ValueError as error:
-        raise ConfigError(Problem(f"cannot be read: {error}", file=printable(shown_as))) from None
+        raise ConfigError(Problem(f"cannot be read: {error}", file=short_path(shown_as))) from None
     if len(data) > limit_bytes:
-        raise ConfigError(Problem(f"has more than {limit_bytes} bytes", file=shown_as))
+        raise ConfigError(Problem(f"has more than {limit_bytes} bytes", file=short_path(shown_as)))
     return data
 
 
@@ -33,4 +59,4 @@ def read_text(path: Path, *, limit_bytes: int, shown_as: str) -> str:
     try:
         return read_bytes(path, limit_bytes=limit_bytes, shown_as=shown_as).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=shown_as)) from None
+        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=short_path(shown_as))) from None

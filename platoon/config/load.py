@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from platoon.config.files import named_path
 from platoon.config.layers import COMMAND_LINE, Layered
 from platoon.config.yaml import read_yaml
 from platoon.errors import ConfigError, Problem
@@ -130,7 +131,7 @@ def _read_layers(path: Path, chain: tuple[str, ...], layered: Layered, files: li
         return
     bases = _bases(value.pop("extends", None), path, problems)
     for base in bases:
-        _read_layers(path.parent / Path(base).expanduser(), (*chain, identity), layered, files, problems)
+        _read_layers(named_path(base, path.parent), (*chain, identity), layered, files, problems)
     layered.lay(value, str(path))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 SHOWN_CHARACTERS = 80
 MOST_NAMES = 6
+MOST_PATH_CHARACTERS = 240
 
 # What a URL's query calls its secrets: these words anywhere in a name, or these short names alone.
 SECRET_WORDS = r"token|secret|passw|signature|credential|api[-_]?key|access[-_]?key|auth|jwt|session"  # noqa: S105  because it names them
@@ -30,6 +31,13 @@ def show(value: Any) -> str:
 def printable(text: str) -> str:
     """Text on one line, safe for a terminal: what does not print is escaped, lone surrogates of undecodable names too."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def short_path(text: str) -> str:
+    """A path for a message: safe for a terminal, and without the middle of one that is far too long."""
+    shown = printable(text)
+    half = MOST_PATH_CHARACTERS // 2
+    return shown if len(shown) <= MOST_PATH_CHARACTERS else f"{shown[:half]}…{shown[-half:]}"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

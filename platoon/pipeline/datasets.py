@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from platoon.config.files import named_path
 from platoon.config.text import counted, printable
 from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.lock import HarborLock
@@ -36,7 +37,7 @@ def locked_dataset(
     if options.is_fetched:
         return fetch(options, base, tools.cache, update=update, tools=tools, recorded=recorded)
     assert options.lock is not None
-    path = base / Path(options.lock).expanduser()
+    path = named_path(options.lock, base)
     lock = HarborLock.read(path)
     if missing := [row.name for row in lock.tasks if not tools.cache.has_task(row.digest)]:
         rule = f"the cache lacks {len(missing)} of its {counted(len(lock.tasks), 'task')}, {printable(missing[0])} first"

@@ -7,9 +7,9 @@ user's: so every fault of a file comes in one report.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
+from platoon.config.files import named_path
 from platoon.config.load import LoadedConfig
 from platoon.config.model import nearest
 from platoon.config.text import show
@@ -70,7 +70,7 @@ def _known_splits(loaded: LoadedConfig, number: int, options: Mapping[str, Any])
         return None
     base = loaded.directory_of("environments", str(number), "service_kwargs", "splits")
     try:
-        named = read_mapping(read_list_file(base / Path(path).expanduser(), path), path)
+        named = read_mapping(read_list_file(named_path(path, base), path), path)
     except ConfigError:
         return None
     return sorted(named) if isinstance(named, dict) else None

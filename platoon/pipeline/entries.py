@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from platoon.config.files import named_path
 from platoon.core.protocols import EnvironmentService
 from platoon.envs import get_service
 from platoon.envs.harbor.service import HarborService
@@ -65,7 +66,7 @@ def based(entry: EnvironmentConfig, base: Path) -> EnvironmentConfig:
     """The entry with the spec of its harness found from anywhere."""
     if not is_spec(entry.harness):
         return entry
-    return entry.model_copy(update={"harness": str((base / Path(entry.harness).expanduser()).absolute())})
+    return entry.model_copy(update={"harness": str(named_path(entry.harness, base).absolute())})
 
 
 async def _entry(inputs: RunInputs, number: int, entry: EnvironmentConfig, split: str, base: Path) -> EntryTasks:

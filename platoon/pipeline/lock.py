@@ -13,6 +13,7 @@ from platoon.artifacts.canonical import canonical_bytes, canonical_digest, read_
 from platoon.artifacts.digests import DataError, file_digest
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.store import Store
+from platoon.config.files import named_path
 from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.fetch import Fetched
@@ -77,7 +78,7 @@ def harness_entries(resolved: ResolvedConfig, base: Path) -> list[dict[str, str]
         if not is_spec(entry.get("harness")):
             continue
         try:
-            content = load_spec(base / Path(entry["harness"]).expanduser()).content()
+            content = load_spec(named_path(entry["harness"], base)).content()
         except ConfigError as error:
             key = f"environments.{number}.harness"
             problems += [Problem(str(problem), key=key) for problem in error.problems]
@@ -183,7 +184,7 @@ def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:
     tasks: dict[str, str] = {}
     problems: list[Problem] = []
     for path in paths:
-        root = base / Path(path).expanduser()
+        root = named_path(path, base)
         found = [root] if (root / "task.toml").is_file() else sorted(item.parent for item in root.glob("*/task.toml"))
         for directory in found:
             shown = f"{path}/{printable(directory.name)}" if directory != root else path
@@ -200,7 +201,7 @@ def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:
 
 
 def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
-    path = base / Path(text).expanduser()
+    path = named_path(text, base)
     try:
         found = file_digest(path)
     except (OSError, DataError) as error:

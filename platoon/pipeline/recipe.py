@@ -17,9 +17,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from platoon.config.files import path_fault
 from platoon.config.load import load
 from platoon.config.model import ConfigModel, nearest
-from platoon.config.text import printable
+from platoon.config.text import printable, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.kinds import MARKS, is_recipe, kind_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
@@ -106,12 +107,17 @@ def open_recipe(path: Path) -> Recipe:
 
     Raises ConfigError with every problem, which says what there is instead, and what to do next.
     """
-    if not path.is_file():
-        raise ConfigError(_no_recipe(path))
+    if (fault := path_fault(path, "file")) is not None:
+        raise ConfigError(_no_recipe(path, fault))
     recipe = read_recipe(path)
-    problems = [
-        _missing(path, config, config_key(unit)) for unit, config in recipe.units.items() if not (path.parent / config).is_file()
-    ]
+    problems: dict[Problem, None] = {}
+    for unit, config in recipe.units.items():
+        try:
+            if path_fault(path.parent / config, "file") is not None:
+                raise ConfigError(_missing(path, config, config_key(unit)))
+            kind_of(load(path.parent / config).values, path.parent / config)
+        except ConfigError as error:
+            problems.update(dict.fromkeys(error.problems))
     if problems:
         raise ConfigError(problems)
     return recipe
@@ -123,24 +129,29 @@ def missing_configs(path: Path, values: Mapping[str, Any]) -> Iterator[Problem]:
         entries = values.get(section)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
             config = entry.get("config") if isinstance(entry, dict) else None
-            if isinstance(config, str) and config and config.isprintable() and not (path.parent / config).is_file():
+            if isinstance(config, str) and config and config.isprintable() and path_fault(path.parent / config, "file") is not None:
                 yield _missing(path, config, f"{section}.{printable(name)}.config")
 
 
 def _missing(path: Path, config: str, key: str) -> Problem:
-    return Problem(f"no such file: {config}", key=key, file=str(path), advice=nearest(config, _files_near(path, config)))
+    return Problem(
+        f"no such file: {short_path(config)}", key=key, file=str(path), advice=nearest(config, _files_near(path, config))
+    )
 
 
-def _no_recipe(path: Path) -> Problem:
+def _no_recipe(path: Path, fault: str) -> Problem:
     """Why a path is no recipe, with those that are near it."""
+    shown = short_path(str(path))
+    if not fault.startswith("no such") and path_fault(path, "directory") is not None:
+        return Problem(fault, file=shown)
     if path.is_dir() and (path / FILE).is_file():
-        return Problem("is a folder", file=str(path), advice=f"its recipe is {path / FILE}")
+        return Problem("is a folder", file=shown, advice=f"its recipe is {path / FILE}")
     rule = "is a folder without a recipe.yaml" if path.is_dir() else "no such recipe"
-    return Problem(rule, file=str(path), advice=nearest(str(path), _recipes_near(path)))
+    return Problem(rule, file=shown, advice=nearest(str(path), _recipes_near(path)))
 
 
 def _recipes_near(path: Path) -> list[str]:
-    roots = [path, path.parent, path.parent.parent, Path("recipes")]
+    roots = _directories(path, path.parent, path.parent.parent, Path("recipes"))
     return sorted({str(file) for root in roots for pattern in (FILE, f"*/{FILE}") for file in root.glob(pattern)})[:MOST_TOLD]
 
 
@@ -153,8 +164,12 @@ def config_key(unit: str) -> str:
 
 def _files_near(recipe: Path, config: str) -> list[str]:
     """Configurations in the folder that should hold one, else beside the recipe, as the recipe would name them."""
-    for folder in ((recipe.parent / config).parent, recipe.parent):
+    for folder in _directories((recipe.parent / config).parent, recipe.parent):
         files = [file for file in folder.glob("*.yaml") if file != recipe]
         if files:
             return sorted(os.path.relpath(file, recipe.parent) for file in files)[:MOST_TOLD]
     return []
+
+
+def _directories(*paths: Path) -> list[Path]:
+    return [path for path in paths if path_fault(path, "directory") is None]

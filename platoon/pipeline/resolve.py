@@ -15,14 +15,17 @@ from typing import Any
 
 from platoon.artifacts.publish import publish_json
 from platoon.config.addresses import is_address
+from platoon.config.files import named_path, path_fault
 from platoon.config.load import LoadedConfig, load
+from platoon.config.text import short_path
 from platoon.config.yaml import read_yaml
+from platoon.envs.harbor.lock import is_other_file
 from platoon.envs.harbor.options import HarborOptions
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.early import raw_harbor_options, service_problems, split_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.providers import provider_key, provider_problems
-from platoon.pipeline.sources import HARBOR, is_written, written_paths
+from platoon.pipeline.sources import HARBOR, is_written, wanted_at, written_paths
 from platoon.site import Site
 
 RULE = "platoon-config-v1"
@@ -108,13 +111,17 @@ def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
-    """Data that is named and not there; found before anything is fetched, so that it is reported with all else."""
+    """Data that is named and not there, or not of its kind; found before anything is fetched, to be reported with all else."""
     for keys, text in written_paths(loaded.values):
-        if is_address(text) or "\0" in text or not text or is_written(keys, loaded.values):
+        if is_address(text) or "\0" in text or not text:
             continue
-        if not (loaded.directory_of(*keys) / Path(text).expanduser()).exists():
-            advice = "paths are relative to the file that names them"
-            yield Problem(f"no such file or directory: {text}", key=".".join(keys), file=loaded.file_of(keys), advice=advice)
+        place, written = named_path(text, loaded.directory_of(*keys)), is_written(keys, loaded.values)
+        fault = path_fault(place, wanted_at(keys), missing=written)
+        if fault is None and written and is_other_file(place):
+            fault = "is no lock, and would be overwritten"
+        if fault is not None:
+            advice = "paths are relative to the file that names them" if fault.startswith("no such") else ""
+            yield Problem(f"{fault}: {short_path(text)}", key=".".join(keys), file=loaded.file_of(keys), advice=advice)
 
 
 def relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:

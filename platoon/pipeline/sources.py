@@ -14,12 +14,14 @@ from typing import Any, TypeGuard
 
 from platoon.artifacts.reading import parse_json, parse_toml, read_regular
 from platoon.config.addresses import is_address
+from platoon.config.files import Wanted, named_path, path_fault
 from platoon.config.load import LoadedConfig, try_load
 
 HARBOR = "harbor"
 HARBOR_PATHS = ("dataset", "dataset_dir", "task_dirs", "tasks", "splits", "registry", "overlays", "lock")
 REGISTRY_LIMIT_BYTES = 64 * 1024 * 1024
 ADAPTER_REPO = ("adapter", "repo")
+DIRECTORIES = frozenset({"dataset", "dataset_dir", "task_dirs", "overlays", "repo"})
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Sources:
 def read_sources(config: str | Path) -> Sources:
     """The files that a configuration is made of; only those that are there."""
     loaded, _ = try_load(Path(config))
-    return Sources(tuple(str(path) for path in loaded.files if path.is_file()), tuple(_data_files(loaded)))
+    return Sources(tuple(str(path) for path in loaded.files if path_fault(path, "file") is None), tuple(_data_files(loaded)))
 
 
 def _data_files(loaded: LoadedConfig) -> list[str]:
@@ -45,14 +47,20 @@ def _data_files(loaded: LoadedConfig) -> list[str]:
     for keys, text in written_paths(loaded.values):
         if is_address(text) or "\0" in text or keys[-2:] == ADAPTER_REPO or is_written(keys, loaded.values):
             continue
-        path = loaded.directory_of(*keys) / Path(text).expanduser()
+        path = named_path(text, loaded.directory_of(*keys))
         found.update(_files(path))
         if keys[-1] == "registry":
             for beside in _beside_registry(path):
                 found.update(_files(beside))
         if path.suffix == ".toml":
-            found.update(os.path.normpath(asset) for asset in _assets(path) if asset.is_file())
+            found.update(os.path.normpath(asset) for asset in _assets(path) if path_fault(asset, "file") is None)
     return sorted(found)
+
+
+def wanted_at(keys: tuple[str, ...]) -> Wanted:
+    """What the path at a place of `written_paths` must be."""
+    # An item of a list stands below the key of the list.
+    return "directory" if DIRECTORIES & set(keys[-2:]) else "file"
 
 
 def is_written(keys: tuple[str, ...], values: Mapping[str, Any]) -> bool:
@@ -123,7 +131,7 @@ def _assets(path: Path) -> Iterator[Path]:
 
 
 def _files(path: Path) -> Iterator[str]:
-    if path.is_file():
+    if path_fault(path, "file") is None:
         yield os.path.normpath(path)
         return
     for directory, names, files in os.walk(path):

@@ -125,7 +125,6 @@ OWN_PARSERS = {
     "local/server.py",
     "rows/codec.py",
     "sampling/renderers/cookbook.py",
-    "train/launch.py",
     "train/run_directory/identity.py",
 }
 

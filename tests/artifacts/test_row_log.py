@@ -55,7 +55,7 @@ def test_a_line_that_is_no_json_before_the_last_is_refused_by_its_number(tmp_pat
 
 
 def test_a_place_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="cannot be read: is not a regular file"):
         read_json_lines(tmp_path)
 
 

@@ -101,7 +101,7 @@ def test_a_child_that_fails_does_not_train_and_the_rest_does():
     [
         ({"max_steps": 0}, "positive"),
         ({"max_steps": True}, "positive"),
-        ({"max_steps": 9}, "steps are left"),
+        ({"max_steps": 9}, "9 steps left"),
     ],
 )
 def test_refused_spawns_are_results(settings, told):

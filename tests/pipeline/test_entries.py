@@ -84,7 +84,7 @@ def test_what_a_harness_spec_says_is_part_of_the_run(
             request = TrainRequest("main", tmp_path / "runs/main", tmp_path, train_inputs(config, (), None, site, console))
             if not request.run_dir.exists():
                 write_identity(request.run_dir, _identity(request, build_trainer(request.inputs), None))
-                append_json_line(request.run_dir / "metrics.jsonl", {"step": 1, "start": 1})
+                append_json_line(request.run_dir / "checkpoints.jsonl", {"name": "000001", "batch": 1})
             return train(request, console)
 
     assert start() == exits.DONE

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.files import named_path
 from platoon.config.text import counted
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -76,7 +77,7 @@ def read_request(options: HarborOptions, base: Path, cache: HarborCache) -> Requ
         problems.extend(error.problems)
     for path in options.overlays:
         try:
-            overlays.append(read_overlay(base / Path(path).expanduser()))
+            overlays.append(read_overlay(named_path(path, base)))
         except ConfigError as error:
             problems.extend(error.problems)
     try:
@@ -87,7 +88,7 @@ def read_request(options: HarborOptions, base: Path, cache: HarborCache) -> Requ
         raise ConfigError(problems)
     inputs = inputs_digest(options, lists, overlays, asked)
     legacy = inputs_digest(options, lists, overlays, asked, legacy=True)
-    named = None if options.lock is None else base / Path(options.lock).expanduser()
+    named = None if options.lock is None else named_path(options.lock, base)
     return Request(
         options,
         source,

@@ -26,6 +26,7 @@ from platoon.envs.harbor.holdout import HoldOutRow
 from platoon.errors import ConfigError, Problem
 
 VERSION = 1
+HEAD_BYTES = 64
 BUILD_KEY_RULE = "platoon-buildkey-v1"
 
 # In the order of the file; plans and tasks follow.
@@ -227,6 +228,15 @@ class HarborLock:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = str(error)[:200]
             raise ConfigError(Problem(f"is no lock: {reason}", file=shown_as, advice="fetch the dataset again")) from None
+
+
+def is_other_file(path: Path) -> bool:
+    """Whether a file is there that is no lock of any release: they all begin with their version."""
+    try:
+        with path.open("rb") as file:
+            return not file.read(HEAD_BYTES).lstrip().removeprefix(b"{").lstrip().startswith(b'"version"')
+    except OSError:
+        return False
 
 
 def tree_digest(rows: Iterable[LockRow]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.reading import parse_json, parse_toml
-from platoon.config.files import read_bytes
+from platoon.config.files import named_path, read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
 from platoon.envs.harbor.sources.protocol import Dataset, SourceTask
@@ -35,7 +35,7 @@ def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
     problems: list[Problem] = []
     for path in options.task_files:
         try:
-            data = read_list_file(base / Path(path).expanduser(), path)
+            data = read_list_file(named_path(path, base), path)
             lists.append(Allowlist(path, hashlib.sha256(data).hexdigest(), frozenset(_ids(data, path))))
         except ConfigError as error:
             problems.extend(error.problems)

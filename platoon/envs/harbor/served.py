@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platoon.config.files import named_path
 from platoon.envs.harbor.answers import find_answer, read_request
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
 from platoon.envs.harbor.format import HarborTask, read_task
@@ -71,7 +72,7 @@ def serve_request(options: HarborOptions, base: Path, cache_dir: Path) -> Served
     cache = HarborCache(cache_dir)
     if not options.is_fetched:
         assert options.lock is not None
-        return serve_lock(base / Path(options.lock).expanduser(), cache_dir, options, base)
+        return serve_lock(named_path(options.lock, base), cache_dir, options, base)
     request = read_request(options, base, cache)
     search = find_answer(request)
     if search.answer is None:
@@ -86,7 +87,7 @@ def serve_directories(options: HarborOptions, base: Path) -> ServedTasks:
     """Task directories as they are: what cannot run is left out with a warning. Raises ConfigError when nothing is left."""
     found: dict[str, Path] = {}
     for reference in options.task_dirs or [str(options.dataset_dir)]:
-        dataset = DirectorySource(reference, base / Path(reference).expanduser()).dataset
+        dataset = DirectorySource(reference, named_path(reference, base)).dataset
         for task in dataset.list_tasks():
             if task.id in found:
                 raise ConfigError(Problem(f"two tasks are called {task.id}", file=reference))

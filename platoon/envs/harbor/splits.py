@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.files import named_path
 from platoon.config.text import printable
 from platoon.envs.harbor import holdout
 from platoon.envs.harbor.lock import HarborLock
@@ -47,7 +48,7 @@ def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
 
 
 def _manifest(lock: HarborLock, path: str, base: Path) -> dict[str, tuple[str, ...]]:
-    value = read_mapping(read_list_file(base / Path(path).expanduser(), path), path)
+    value = read_mapping(read_list_file(named_path(path, base), path), path)
     if not isinstance(value, dict) or not all(
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
     ):

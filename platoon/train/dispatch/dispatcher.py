@@ -201,8 +201,8 @@ class Dispatcher:
         if self._failures >= self.settings.failures_in_a_row:
             self._fail(
                 PlatoonError(
-                    f"{counted(self._failures, 'group')} in a row gave nothing to train on; the newest, task {group.draw.task_id!r} "
-                    f"of entry {group.draw.entry!r}: {group.output.cause}"
+                    f"{counted(self._failures, 'group')} in a row gave nothing to train on; the newest, task "
+                    f"{group.draw.task_id!r} of entry {group.draw.entry!r}: {group.output.cause}"
                 )
             )
         self.settled.set()

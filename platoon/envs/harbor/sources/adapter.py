@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.config.addresses import is_address
+from platoon.config.files import named_path
 from platoon.config.text import hide_credentials, printable
 from platoon.envs.harbor.sources.adapter_options import CHECKOUT, OUTPUT, AdapterOptions
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
@@ -85,7 +86,7 @@ def adapter_source(options: AdapterOptions, base: Path) -> AdapterSource:
     """A local repository is relative to `base`."""
     if is_address(options.repo):
         return AdapterSource(options, options.repo)
-    return AdapterSource(options, str((base / Path(options.repo).expanduser()).absolute()))
+    return AdapterSource(options, str(named_path(options.repo, base).absolute()))
 
 
 def adapter_environment(wanted: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:

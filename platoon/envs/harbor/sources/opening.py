@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from platoon.config.files import named_path
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.adapter import adapter_source
 from platoon.envs.harbor.sources.directory import DirectorySource
@@ -29,7 +30,7 @@ def open_source(options: HarborOptions, base: Path) -> Source:
     assert options.dataset is not None
     parsed = parse_reference(options.dataset)
     if isinstance(parsed, DirectoryReference):
-        return DirectorySource(options.dataset, base / Path(parsed.path).expanduser())
+        return DirectorySource(options.dataset, named_path(parsed.path, base))
     if isinstance(parsed, GitReference):
         return GitSource(options.dataset, parsed)
     if isinstance(parsed, HubReference):

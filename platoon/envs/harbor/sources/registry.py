@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.config.addresses import is_address
+from platoon.config.files import named_path
 from platoon.config.text import printable
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
 from platoon.envs.harbor.sources.git import check_out, with_programs
@@ -186,7 +187,7 @@ class RegistrySource:
 
 def registry_source(reference: str, parsed: RegistryReference, registry: str, base: Path) -> RegistrySource:
     """registry: a URL, or the path of a file relative to `base`."""
-    file = None if is_address(registry) else base / Path(registry).expanduser()
+    file = None if is_address(registry) else named_path(registry, base)
     return RegistrySource(reference, parsed, registry, file)
 
 

@@ -1,0 +1,56 @@
+"""Publication takes the place of a file, and of nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platoon.artifacts.publish import publish_bytes, replacing
+
+pytestmark = pytest.mark.unit
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def link_to_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to("pipe")
+
+
+def replace(path: Path) -> None:
+    with replacing(path) as file:
+        file.write(b"x")
+
+
+@pytest.mark.parametrize("write", [lambda path: publish_bytes(path, b""), replace], ids=["publish_bytes", "replacing"])
+@pytest.mark.parametrize("make", [pipe, unix_socket, link_to_pipe, Path.mkdir])
+def test_what_is_no_file_is_left_as_it_is(make: Callable[[Path], None], write: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "place"
+    make(path)
+    before = path.lstat()
+    names = sorted(tmp_path.iterdir())
+    with pytest.raises(FileExistsError, match="is no regular file, and is not replaced"):
+        write(path)
+    after = path.lstat()
+    assert (after.st_ino, after.st_mode, sorted(tmp_path.iterdir())) == (before.st_ino, before.st_mode, names)
+
+
+def test_a_file_and_a_link_that_leads_nowhere_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "link"):
+        publish_bytes(tmp_path / name, b"1")
+        publish_bytes(tmp_path / name, b"2")
+        found = tmp_path / name
+        assert found.read_bytes() == b"2" and stat.S_ISREG(found.lstat().st_mode)
