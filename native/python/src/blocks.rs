@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{give, give_block, slices, Array, BlockColumns, Column, Input};
-use crate::detach::detach_above;
-use crate::errors::{rows_error, ShapeError};
+use crate::detach::on_rows;
+use crate::errors::ShapeError;
 
 /// Tokens, logprobs, flags and calls.
 type TokenArrays<'py> = (Array<'py, u32>, Array<'py, f32>, Array<'py, u8>, Array<'py, u32>);
@@ -27,7 +27,7 @@ pub(crate) fn check_block(
     let columns = BlockColumns::read(block)?;
     let view = columns.view()?;
     let names = NameCounts { policies: policy_count, roles: role_count, side: side_name_count };
-    detach_above(py, size_of_val(view.tokens), || view.check(names)).map_err(rows_error)
+    on_rows(py, size_of_val(view.tokens), || view.check(names))
 }
 
 /// SHA-256 of a checked block, lower-case hex.
@@ -46,7 +46,7 @@ pub(crate) fn block_digest(
     let view = columns.view()?;
     let (policies, roles, side) = (texts(&policies), texts(&roles), texts(&side_names));
     let names = Names { policies: &policies, roles: &roles, side: &side };
-    let digest = detach_above(py, size_of_val(view.tokens), || core::block_digest(&view, names)).map_err(rows_error)?;
+    let digest = on_rows(py, size_of_val(view.tokens), || core::block_digest(&view, names))?;
     Ok(platoon_digest::hex(&digest))
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn block_digest(
 pub(crate) fn stored_spans<'py>(py: Python<'py>, block: Input<'_, 'py>) -> PyResult<SpanArrays<'py>> {
     let columns = BlockColumns::read(block)?;
     let view = columns.view()?;
-    let spans = detach_above(py, size_of_val(view.tokens), || core::stored_spans(&view)).map_err(rows_error)?;
+    let spans = on_rows(py, size_of_val(view.tokens), || core::stored_spans(&view))?;
     let (start, end) = (give(py, spans.start), give(py, spans.end));
     Ok((start, end, give(py, spans.call), give(py, spans.flags)))
 }
@@ -72,10 +72,9 @@ pub(crate) fn stored_part<'py>(
     end: usize,
 ) -> PyResult<PartArrays<'py>> {
     slices!(tokens, logprobs, span_start, span_end);
-    let part = detach_above(py, end.saturating_sub(first) * size_of::<u32>(), || {
+    let part = on_rows(py, end.saturating_sub(first) * size_of::<u32>(), || {
         core::stored_part(tokens, logprobs, span_start, span_end, first..end)
-    })
-    .map_err(rows_error)?;
+    })?;
     let (low, planes) = (give(py, part.token_low), give(py, part.token_planes));
     Ok((low, planes, give(py, part.logprob_low), give(py, part.logprob_high)))
 }
@@ -95,7 +94,7 @@ pub(crate) fn from_stored<'py>(
     let lent = parts.iter().map(LentPart::read).collect::<PyResult<Vec<_>>>()?;
     let parts = lent.iter().map(LentPart::view).collect::<PyResult<Vec<PartColumns<'_>>>>()?;
     let read = parts.iter().map(|part| size_of_val(part.token_low)).sum();
-    let columns = detach_above(py, read, || core::from_stored(&parts, spans)).map_err(rows_error)?;
+    let columns = on_rows(py, read, || core::from_stored(&parts, spans))?;
     let (tokens, logprobs) = (give(py, columns.tokens), give(py, columns.logprobs));
     Ok((tokens, logprobs, give(py, columns.flags), give(py, columns.call)))
 }
@@ -141,7 +140,7 @@ pub(crate) fn select_rows<'py>(
     let columns = BlockColumns::read(block)?;
     let view = columns.view()?;
     slices!(rows);
-    let chosen = detach_above(py, size_of_val(view.tokens), || core::select(&view, rows)).map_err(rows_error)?;
+    let chosen = on_rows(py, size_of_val(view.tokens), || core::select(&view, rows))?;
     give_block(py, chosen)
 }
 
@@ -163,6 +162,6 @@ pub(crate) fn concat_blocks<'py>(
     let parts: Vec<(Block<'_>, NameMaps<'_>)> =
         views.into_iter().zip(maps.map(|((policies, roles), side)| NameMaps { policies, roles, side })).collect();
     let read = parts.iter().map(|(view, _)| size_of_val(view.tokens)).sum();
-    let joined = detach_above(py, read, || core::concat(&parts)).map_err(rows_error)?;
+    let joined = on_rows(py, read, || core::concat(&parts))?;
     give_block(py, joined)
 }

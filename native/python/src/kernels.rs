@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{dict_of, dict_of_arrays, give, slices, Array, Column, Input};
-use crate::detach::detach_above;
+use crate::detach::on_rows;
 use crate::errors::rows_error;
 use crate::threads::threads_or_default;
 
@@ -27,10 +27,9 @@ pub(crate) fn stale_rows<'py>(
     bounds: Vec<Option<i64>>,
 ) -> PyResult<StaleArrays<'py>> {
     slices!(row_version, row_policy, group_of_row);
-    let stale = detach_above(py, size_of_val(row_version), || {
+    let stale = on_rows(py, size_of_val(row_version), || {
         core::stale_rows(row_version, row_policy, group_of_row, group_count, &current, &bounds)
-    })
-    .map_err(rows_error)?;
+    })?;
     let groups = (give(py, stale.has_stale_G), give(py, stale.is_stale_G));
     Ok((give(py, stale.is_stale_R), groups.0, groups.1, give(py, stale.count_P)))
 }
@@ -43,8 +42,8 @@ pub(crate) fn oldest_versions<'py>(
     call_offsets: Input<'_, 'py>,
 ) -> PyResult<Array<'py, i64>> {
     slices!(call_version, call_offsets);
-    let oldest = detach_above(py, size_of_val(call_version), || core::oldest_versions(call_version, call_offsets));
-    Ok(give(py, oldest.map_err(rows_error)?))
+    let oldest = on_rows(py, size_of_val(call_version), || core::oldest_versions(call_version, call_offsets))?;
+    Ok(give(py, oldest))
 }
 
 /// Numbers of the keys that columns of int64, uint32 or uint16 make, by order of first appearance.
@@ -53,8 +52,8 @@ pub(crate) fn dense_keys<'py>(py: Python<'py>, columns: Vec<Bound<'py, PyAny>>) 
     let columns = read_keys(&columns)?;
     let keys = columns.iter().map(LentKey::view).collect::<PyResult<Vec<_>>>()?;
     let entries = keys.first().map_or(0, KeyColumn::len);
-    let numbers = detach_above(py, entries * size_of::<i64>(), || core::dense_keys(&keys, entries));
-    Ok(give(py, numbers.map_err(rows_error)?))
+    let numbers = on_rows(py, entries * size_of::<i64>(), || core::dense_keys(&keys, entries))?;
+    Ok(give(py, numbers))
 }
 
 /// The baseline of each agent among the peers that share its key.
@@ -70,8 +69,8 @@ pub(crate) fn baselines<'py>(
     let keys = columns.iter().map(LentKey::view).collect::<PyResult<Vec<_>>>()?;
     slices!(rewards, is_peer);
     let rule = if leave_one_out { BaselineRule::LeaveOneOut } else { BaselineRule::Mean };
-    let values = detach_above(py, size_of_val(rewards), || core::baselines(&keys, rewards, is_peer, rule));
-    Ok(give(py, values.map_err(rows_error)?))
+    let values = on_rows(py, size_of_val(rewards), || core::baselines(&keys, rewards, is_peer, rule))?;
+    Ok(give(py, values))
 }
 
 /// A key column as Python lent it.
@@ -127,8 +126,7 @@ pub(crate) fn apply_advantages<'py>(
         Advantages::PerRow(rows.slice()?)
     };
     let applied =
-        detach_above(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors, threads))
-            .map_err(rows_error)?;
+        on_rows(py, flags.len(), || core::apply_advantages(flags, offsets, advantages, suppress_errors, threads))?;
     let result = PyDict::new(py);
     result.set_item("advantages_T", give(py, applied.advantages_T))?;
     result.set_item("is_trained_T", give(py, applied.is_trained_T))?;
@@ -149,8 +147,7 @@ pub(crate) fn row_totals<'py>(
     offsets: Input<'_, 'py>,
 ) -> PyResult<(Array<'py, i64>, Array<'py, bool>)> {
     slices!(advantages, is_trained, offsets);
-    let totals = detach_above(py, size_of_val(advantages), || core::row_totals(advantages, is_trained, offsets))
-        .map_err(rows_error)?;
+    let totals = on_rows(py, size_of_val(advantages), || core::row_totals(advantages, is_trained, offsets))?;
     Ok((give(py, totals.trained_tokens_R), give(py, totals.is_zero_R)))
 }
 
@@ -175,10 +172,8 @@ pub(crate) fn reverse_kl<'py>(
 ) -> PyResult<(Array<'py, f32>, u64, f64)> {
     slices!(flags, offsets, student, teacher, values);
     let coefficients = ReverseKlCoefficients { kl: kl_coefficient, reward: reward_coefficient };
-    let out = detach_above(py, size_of_val(student), || {
-        core::reverse_kl(flags, offsets, student, teacher, values, coefficients)
-    })
-    .map_err(rows_error)?;
+    let out =
+        on_rows(py, size_of_val(student), || core::reverse_kl(flags, offsets, student, teacher, values, coefficients))?;
     Ok((give(py, out.advantages_T), out.action_tokens, out.mean))
 }
 
@@ -194,8 +189,8 @@ pub(crate) fn scale_rows<'py>(
 ) -> PyResult<Array<'py, f32>> {
     let threads = threads_or_default(threads);
     slices!(advantages, offsets, weights);
-    let scaled = detach_above(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights, threads));
-    Ok(give(py, scaled.map_err(rows_error)?))
+    let scaled = on_rows(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights, threads))?;
+    Ok(give(py, scaled))
 }
 
 /// Row weights that count each depth as one over its trajectories.
@@ -252,8 +247,7 @@ pub(crate) fn assemble<'py>(
     let threads = threads_or_default(threads);
     slices!(tokens, logprobs, advantages, is_trained, offsets, kept);
     let columns = TrainedTokens { tokens, logprobs, advantages, is_trained };
-    let out = detach_above(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale, threads))
-        .map_err(rows_error)?;
+    let out = on_rows(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale, threads))?;
     dict_of_arrays!(py, out, input_tokens_S, target_tokens_S, logprobs_S, advantages_S, is_trained_S, offsets)
 }
 
@@ -268,9 +262,7 @@ pub(crate) fn training_metrics<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     slices!(sampled, training, is_trained);
     let clip = clip.map(|(low, high)| ClipBounds { low, high });
-    let metrics =
-        detach_above(py, size_of_val(sampled), || core::training_metrics(sampled, training, is_trained, clip))
-            .map_err(rows_error)?;
+    let metrics = on_rows(py, size_of_val(sampled), || core::training_metrics(sampled, training, is_trained, clip))?;
     dict_of!(
         py,
         metrics,

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::arrays::{give_block, Column};
-use crate::detach::detach_above;
+use crate::detach::on_rows;
 use crate::errors::{rows_error, DataError};
 
 /// Builds the columns of a row block, trajectory after trajectory, call by call.
@@ -46,7 +46,7 @@ impl Merger {
         let chunks = lent.chunks();
         let view = lent.view(&chunks)?;
         let core = &mut self.core;
-        detach_above(py, size_of_val(view.prompt), || core.push(&view)).map_err(rows_error)
+        on_rows(py, size_of_val(view.prompt), || core.push(&view))
     }
 
     /// Adds whole trajectories, read from the attributes of `platoon.rows.merge.TrajectoryCalls`, in columns of their final size.
@@ -72,7 +72,7 @@ impl Merger {
             views.push((item.trajectory, view));
         }
         let core = &mut self.core;
-        detach_above(py, read, || {
+        on_rows(py, read, || {
             core.reserve(kept, calls);
             for (trajectory, calls) in &views {
                 core.begin(*trajectory)?;
@@ -80,7 +80,6 @@ impl Merger {
             }
             Ok(())
         })
-        .map_err(rows_error)
     }
 
     /// The columns by name, and `side_names`. The merger is empty afterwards.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{dict_of_arrays, slices, Input};
-use crate::detach::detach_above;
+use crate::detach::on_rows;
 use crate::errors::rows_error;
 
 /// Evidence with attempts added.
@@ -24,7 +24,7 @@ pub(crate) fn add_attempts<'py>(
     slices!(passes, failures, version, new_task, new_version, new_passes, new_failures);
     let evidence = Evidence { passes, failures, version };
     let attempts = Attempts { task: new_task, version: new_version, passes: new_passes, failures: new_failures };
-    let out = detach_above(py, size_of_val(passes), || core::add_attempts(evidence, attempts)).map_err(rows_error)?;
+    let out = on_rows(py, size_of_val(passes), || core::add_attempts(evidence, attempts))?;
     dict_of_arrays!(py, out, passes, failures, version)
 }
 
@@ -41,8 +41,7 @@ pub(crate) fn posteriors<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     slices!(passes, failures, version, entry_of_task);
     let evidence = Evidence { passes, failures, version };
-    let out = detach_above(py, size_of_val(passes), || core::posteriors(evidence, entry_of_task, entry_count, now))
-        .map_err(rows_error)?;
+    let out = on_rows(py, size_of_val(passes), || core::posteriors(evidence, entry_of_task, entry_count, now))?;
     dict_of_arrays!(py, out, alpha, beta, entry_rate)
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn outlook<'py>(
     group_size: u32,
 ) -> PyResult<Bound<'py, PyDict>> {
     slices!(alpha, beta);
-    let out = detach_above(py, size_of_val(alpha), || core::outlook(alpha, beta, group_size)).map_err(rows_error)?;
+    let out = on_rows(py, size_of_val(alpha), || core::outlook(alpha, beta, group_size))?;
     dict_of_arrays!(py, out, pass_at, informative_at, band)
 }
 
@@ -88,8 +87,8 @@ pub(crate) fn thompson_draw<'py>(
     slices!(alpha, beta, is_eligible);
     let key = u128::from_le_bytes(key);
     let words = [key as u64, (key >> 64) as u64];
-    let draw = detach_above(py, size_of_val(alpha), || {
+    let draw = on_rows(py, size_of_val(alpha), || {
         core::thompson_draw(alpha, beta, is_eligible, group_size, candidates, words)
-    });
-    Ok(draw.map_err(rows_error)?.map(|draw| (draw.task, draw.rate, draw.score)))
+    })?;
+    Ok(draw.map(|draw| (draw.task, draw.rate, draw.score)))
 }

@@ -1,9 +1,9 @@
 //! Input digests against their vectors, and in pieces of any size; build contexts.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::{symlink, PermissionsExt};
 
+use crate::input_rule::{normalised, Pieces};
 use crate::support::write;
 use platoon_digest::{hex, input_digest, input_digest_of, input_digests, named_tree_files, tree_files, DigestError};
 use proptest::prelude::*;
@@ -27,35 +27,10 @@ fn published_vectors() {
     }
 }
 
-/// Gives its bytes a few at a time.
-struct Pieces<'a> {
-    rest: &'a [u8],
-    size: usize,
-}
-
-impl Read for Pieces<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.size.min(self.rest.len()).min(buffer.len());
-        buffer[..count].copy_from_slice(&self.rest[..count]);
-        self.rest = &self.rest[count..];
-        Ok(count)
-    }
-}
-
-/// The rule on a whole file at once.
 fn plain(bytes: &[u8]) -> String {
-    let mut out = Vec::new();
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    for line in text.split(|byte| matches!(byte, b'\n' | b'\r')) {
-        let end = line.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |last| last + 1);
-        if end > 0 {
-            out.extend_from_slice(&line[..end]);
-            out.push(b'\n');
-        }
-    }
-    let path = tempfile::NamedTempFile::new().expect("file");
-    fs::write(path.path(), if bytes.iter().take(8000).any(|&byte| byte == 0) { bytes } else { &out }).expect("file");
-    hex(&platoon_digest::sha256_file(path.path()).expect("reads").0)
+    let file = tempfile::NamedTempFile::new().expect("file");
+    fs::write(file.path(), normalised(bytes)).expect("file");
+    hex(&platoon_digest::sha256_file(file.path()).expect("reads").0)
 }
 
 proptest! {

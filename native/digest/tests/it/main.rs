@@ -2,6 +2,7 @@
 
 mod content_hash;
 mod ignore_rules;
+mod input_rule;
 mod inputs;
 mod publish;
 mod support;
