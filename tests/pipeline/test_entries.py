@@ -64,6 +64,13 @@ def own_spec(make_recipe: Callable[..., Path]) -> Path:
     return root / "h/harness.toml"
 
 
+ROW = {
+    "name": "000001",
+    "batch": 1,
+    "state_path": "tinker://run/weights/000001",
+    "sampler_path": "tinker://run/sampler_weights/000001",
+    "rows_digest": "sha256:0",
+}
 SPEC_CHANGES = {
     "argv": ("harness.toml", "python3", "python3.11", "inputs.harness.tasks.launch.argv.2"),
     "comment": ("harness.toml", "name =", "# say\nname =", None),
@@ -84,7 +91,7 @@ def test_what_a_harness_spec_says_is_part_of_the_run(
             request = TrainRequest("main", tmp_path / "runs/main", tmp_path, train_inputs(config, (), None, site, console))
             if not request.run_dir.exists():
                 write_identity(request.run_dir, _identity(request, build_trainer(request.inputs), None))
-                append_json_line(request.run_dir / "checkpoints.jsonl", {"name": "000001", "batch": 1})
+                append_json_line(request.run_dir / "checkpoints.jsonl", ROW)
             return train(request, console)
 
     assert start() == exits.DONE

@@ -13,7 +13,7 @@ from platoon.config.files import named_path
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.resolve import resolve
-from platoon.pipeline.sources import config_files, data_files
+from platoon.pipeline.sources import read_sources
 from platoon.site import Site
 
 pytestmark = pytest.mark.unit
@@ -54,8 +54,7 @@ def refusal(root: Path, key: str, path: str) -> str:
     config = root / "c.yaml"
     config.write_text(json.dumps(config_of(key, path)))
     before = sorted(root.rglob("*"))
-    config_files(config)
-    data_files(config)
+    read_sources(config)
     with pytest.raises(ConfigError) as refused:
         resolve(config, Site(cache=root / "cache", provider="process"))
     assert sorted(root.rglob("*")) == before
