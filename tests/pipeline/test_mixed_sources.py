@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,15 +34,20 @@ FakeHuggingFace({("org/name", "a" * 40): remote}).install(pytest.MonkeyPatch())
 build_inputs(config, out / "inputs", Site(cache=out / "cache"), Console(open(os.devnull, "w")))
 """
 ADAPTER = """
-import pathlib, sys
-out = pathlib.Path(sys.argv[sys.argv.index("--output-dir") + 1])
-for name in ("made-2", "made-1"):
-    for path, text in {"task.toml": "", "instruction.md": "Do it.", "tests/test.sh": "true"}.items():
-        (out / name / path).parent.mkdir(parents=True, exist_ok=True)
-        (out / name / path).write_text(text)
+for name in made-2 made-1; do
+    mkdir -p "$2/$name/tests"
+    : > "$2/$name/task.toml"
+    printf 'Do it.' > "$2/$name/instruction.md"
+    printf 'true' > "$2/$name/tests/test.sh"
+done
 """
-# Another user as far as the program sees, where the kernel lets one map: files of this user are then that user's.
-OTHER_USER = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
+UID = 54321
+# Another user, who may read where this one's Python lies; or one as far as the program sees, where the kernel lets users be mapped.
+_READS = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+OTHER_USERS = (
+    ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *_READS],
+    ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}"],
+)
 
 
 def entry(name: str, **options: object) -> dict[str, object]:
@@ -56,7 +63,7 @@ def prepare(place: Path) -> tuple[Path, FakeHub, Path]:
     (shared.task("tasks/git-1") / "environment/data.csv").chmod(0o755)
     commit = shared.commit()
     upstream = Repository.make(clone / "upstream")
-    (upstream.path / "main.py").write_text(ADAPTER)
+    (upstream.path / "main.sh").write_text(ADAPTER)
     adapter = upstream.commit()
     registered = [{"name": "reg-1", "path": "tasks/git-1", "git_url": shared.url, "git_commit_id": commit}]
     (clone / "registry.json").write_text(json.dumps([{"name": "bench", "version": "1.0", "tasks": registered}]))
@@ -70,7 +77,7 @@ def prepare(place: Path) -> tuple[Path, FakeHub, Path]:
         entry("hf", dataset=f"hf://org/name@{'a' * 40}"),
         entry("hub", dataset=f"harbor://org/hub-1@{digest}"),
         entry("registry", dataset="harbor://bench@1.0", registry="../registry.json"),
-        entry("adapter", adapter={"repo": "../upstream", "commit": adapter, "command": ["python3", "main.py"]}),
+        entry("adapter", adapter={"repo": "../upstream", "commit": adapter, "command": ["sh", "main.sh"]}),
     ]
     train = {"model_name": "local/small", "renderer_name": "chat_template", "max_training_steps": 3, "batch_size": 2}
     config = clone / "configs/rl.json.yaml"
@@ -87,14 +94,36 @@ def modes_of(root: Path) -> dict[str, int]:
     return {str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in sorted(root.rglob("*"))}
 
 
-def test_six_kinds_of_source_give_the_same_bytes_everywhere(tmp_path: Path, checkout: Path) -> None:
-    place = tmp_path
+def other_user(checkout: Path) -> list[str]:
+    """The words before a command that run it as another user; none where there can be no other."""
+    probe = [sys.executable, "-c", f"import os, platoon.pipeline.inputs; raise SystemExit(os.getuid() != {UID})"]
+    for words in OTHER_USERS:
+        if shutil.which(words[0]) is not None:
+            env = {**os.environ, "PYTHONPATH": str(checkout)}
+            if subprocess.run([*words, *probe], env=env, capture_output=True, check=False).returncode == 0:
+                return words
+    return []
+
+
+def give(place: Path, uid: int) -> None:
+    """A repository is read by its owner alone."""
+    for path in (place, *place.rglob("*")):
+        os.chown(path, uid, uid, follow_symlinks=False)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that every user reaches, unlike those of the tests."""
+    with tempfile.TemporaryDirectory() as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def test_six_kinds_of_source_give_the_same_bytes_everywhere(place: Path, checkout: Path) -> None:
+    """Another clone at another path, umask, locale, time zone, hash seed, home, user's name and, as far as can be had, user."""
     config, hub, remote = prepare(place)
-    found, tasks = [], []
-    mapped = (
-        shutil.which("unshare") is not None
-        and subprocess.run([*OTHER_USER, "true"], capture_output=True, check=False).returncode == 0
-    )
+    found, tasks, owners = [], [], []
+    other = other_user(checkout)
     for number, (umask, locale, zone, seed) in enumerate((("022", "C", "UTC", "1"), ("077", "C.UTF-8", "Asia/Tokyo", "2"))):
         clone = config.parent.parent
         if number:
@@ -111,15 +140,18 @@ def test_six_kinds_of_source_give_the_same_bytes_everywhere(tmp_path: Path, chec
             "HOME": str(out),
             "USER": f"user-{number}",
         }
+        if number and other[:1] == ["setpriv"]:
+            give(place, UID)
         arguments = [str(clone / "configs/rl.json.yaml"), str(out), str(remote), umask]
-        subprocess.run(
-            [*(OTHER_USER if number and mapped else []), sys.executable, "-c", SCRIPT, *arguments], env=env, check=True, timeout=110
-        )
+        subprocess.run([*(other if number else []), sys.executable, "-c", SCRIPT, *arguments], env=env, check=True, timeout=110)
+        owners.append({path.lstat().st_uid for path in (out / "cache/harbor/tasks").rglob("*")})
         found.append(files_of(out / "inputs"))
         locks = sorted((out / "cache/harbor/locks/by-digest").iterdir())
         found[-1] |= {path.name: path.read_bytes() for path in locks}
         tasks.append((files_of(out / "cache/harbor/tasks"), modes_of(out / "cache/harbor/tasks")))
     assert found[0] == found[1]
+    if other[:1] == ["setpriv"]:
+        assert owners == [{os.getuid()}, {UID}]
     assert tasks[0] == tasks[1]
     text = b"".join(found[0].values())
     assert str(place / "clone").encode() not in text

@@ -13,8 +13,10 @@ import fnmatch
 import hashlib
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -185,8 +187,6 @@ class _File(ConfigModel):
     def checks(self) -> Iterator[Problem]:
         if not (self.edit or self.copy_ or self.compose or self.compose_host_env):
             yield Problem("does nothing", advice="give it [[edit]], [[copy]], [[compose]] or compose_host_env")
-        if self.name is not None and not self.name.isprintable():
-            yield Problem("is on one line", key="name")
         for kind, items in (("edit", self.edit), ("copy", self.copy_)):
             for number, item in enumerate(items):
                 for key in ("file", "source") if kind == "copy" else ("file",):
@@ -207,9 +207,12 @@ def read_overlay(directory: Path) -> Overlay:
         file = _File.model_validate(values)
     except ValidationError as error:
         raise ConfigError(from_validation_error(error, _File, values, lambda path: shown)) from None
+    name = file.name or Path(os.path.realpath(directory)).name
+    if not name.isprintable():
+        raise ConfigError(Problem("is UTF-8 on one line", key="name", file=shown, advice="give it a name, or rename its directory"))
     copies = tuple(FileCopy(item.file, item.source, item.executable) for item in file.copy_)
     return Overlay(
-        name=file.name or Path(os.path.realpath(directory)).name,
+        name=name,
         directory=directory,
         digest=_digest(data, copies, directory, shown),
         match={name: _wanted(value, name, shown) for name, value in file.match.items()},
@@ -229,7 +232,8 @@ def apply_files(overlay: Overlay, task: Path) -> None:
         if target.is_dir():
             raise _refused(overlay, copy.file, "is a directory of the task")
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, (overlay.directory / copy.source).read_bytes(), 0o755 if copy.executable else 0o644)
+        with _replacing(target, 0o755 if copy.executable else 0o644) as beside:
+            shutil.copyfile(overlay.directory / copy.source, beside)
 
 
 def overlays_digest(overlays: Sequence[Overlay]) -> str | None:
@@ -270,7 +274,8 @@ def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:
         raise _refused(overlay, edit.file, f"the replacement is none: {error}") from None
     if count != edit.count:
         raise _refused(overlay, edit.file, f"the pattern matches {counted(count, 'time')}, not {edit.count}")
-    _replace(target, changed.encode("utf-8"), target.stat().st_mode & 0o777)
+    with _replacing(target, target.stat().st_mode & 0o777) as beside:
+        beside.write_bytes(changed.encode("utf-8"))
 
 
 def _target(file: str, overlay: Overlay, task: Path) -> Path:
@@ -285,10 +290,11 @@ def _target(file: str, overlay: Overlay, task: Path) -> Path:
     return place
 
 
-def _replace(target: Path, data: bytes, mode: int) -> None:
-    """A new inode in the place of the old: the old one may be another task's too."""
+@contextmanager
+def _replacing(target: Path, mode: int) -> Iterator[Path]:
+    """A place to write what becomes the target: a new inode, since the old one may be another task's too."""
     beside = target.with_name(f".{uuid.uuid4().hex}")
-    beside.write_bytes(data)
+    yield beside
     beside.chmod(mode)
     beside.replace(target)
 

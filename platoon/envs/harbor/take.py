@@ -107,14 +107,17 @@ class _Taker:
             index = self._index(task, item.directory, contents)
             matched = self._matched(task, index)
             with prepared(item, contents, matched, self.tools, shown) as ready:
-                if task.digest is not None and task.digest != (ready.upstream_digest or ready.contents.digest):
-                    raise ConfigError(Problem(f"its files do not hash to {task.digest}, as the source says", file=shown))
+                if task.digest not in (None, contents.digest):
+                    rule = f"its files hash to {contents.digest}, and the source says {task.digest}"
+                    raise ConfigError(Problem(rule, file=shown, advice="fetch again later"))
                 if not self.problems:
                     self._publish(task, ready, matched, index)
         except ConfigError as error:
             self.problems.extend(error.problems)
         except HASH_ERRORS as error:
-            self.problems.append(Problem(f"cannot be read: {printable(str(error))}", file=shown))
+            # Where a task lies while it is fetched is nobody's concern.
+            why = str(error).replace(f"{item.directory}/", "")
+            self.problems.append(Problem(f"cannot be read: {printable(why)}", file=shown))
 
     def _publish(self, task: SourceTask, ready: Prepared, matched: Sequence[Overlay], index: Mapping[str, Any]) -> None:
         digest = ready.contents.digest

@@ -85,14 +85,38 @@ def test_whom_it_matches(tmp_path: Path, match: str, name: str, index: dict[str,
         ("[[compose]]\nservice = 'x'\nexternal = 'y'\nhost_network = {bind = ['A']}", "compose.0.host_network: excludes external"),
         ("[match]\nx = {y = 1}\n[[compose]]\nservice='x'\nunset=['y']", "match.x: is a value or a list of values"),
         ("not toml", "is not TOML"),
+        ("edit = []\nedit = []", "is not TOML"),
+        ("x = " + "[" * 50_000, "is not TOML"),
+        ("#" * (1 << 20) + "#", "has more than 1048576 bytes"),
+        ("name = \"a\\nb\"\ncompose_host_env=['X']", "name: is UTF-8 on one line"),
+        ("[[edit]]\nfile = \"a\\nb\"\npattern = 'a'", "edit.0.file: is a relative path"),
+        ("[[copy]]\nfile = 'x'\nsource = '../overlay.toml'", "copy.0.source: is a relative path without '..'"),
+        ("[[copy]]\nfile = '../x'\nsource = 'overlay.toml'", "copy.0.file: is a relative path without '..'"),
+        ("[[copy]]\nfile = 'x'\nsource = 'out'", "copy.0.source: out is no file of the overlay"),
+        ("[[copy]]\nfile = 'x'\nsource = 'pipe'", "copy.0.source: pipe is no file of the overlay"),
+        ("[[copy]]\nfile = 'x'\nsource = '.'", "copy.0.source: is a relative path"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
     """Row H046: an unknown key of host_network is refused."""
+    (tmp_path / "overlay").mkdir()
+    (tmp_path / "overlay/out").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "overlay/pipe")
     with pytest.raises(ConfigError) as error:
         overlay(tmp_path, text)
     assert problem in str(error.value)
     assert "overlay.toml" in str(error.value)
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"\xff"])
+def test_a_directory_whose_name_no_lock_can_hold(tmp_path: Path, name: bytes) -> None:
+    directory = tmp_path / os.fsdecode(name)
+    directory.mkdir()
+    (directory / "overlay.toml").write_text("compose_host_env = ['X']\n")
+    with pytest.raises(ConfigError, match=r"name: is UTF-8 on one line \(give it a name"):
+        read_overlay(directory)
+    (directory / "overlay.toml").write_text("name = 'o'\ncompose_host_env = ['X']\n")
+    assert read_overlay(directory).name == "o"
 
 
 def test_files_are_changed_by_new_inodes(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_h010_harbor_is_never_imported() -> None:
 def test_h013_files_that_do_not_hash_to_their_digest(hub: FakeHub, tasks: Repository, fetching: Fetching) -> None:
     digests = publish(hub, tasks)
     (hub.home / "tasks" / hex_of(digests["org/b"]) / "instruction.md").write_text("Changed.\n")
-    with pytest.raises(ConfigError, match=rf"org/b: its files hash to .*, the Hub says {digests['org/b']}"):
+    with pytest.raises(ConfigError, match=rf"org/b: its files hash to .*, and the source says {digests['org/b']}"):
         fetching({"dataset": f"harbor://org/bench@{digests['org/bench']}"})
     assert not (fetching.cache.root / "locks").exists()
     assert not fetching.cache.has_task(digests["org/b"])

@@ -1,0 +1,188 @@
+"""What holds for every kind of source alike: the same rows for the same tasks, and the same refusals of what means harm.
+
+The matrix is hostile input by kind; what is not of the way to a task has tests of its own (index files, references, overlays).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from platoon.artifacts.digests import content_hash
+from platoon.envs.harbor import content
+from tests.envs.harbor.fakes.repositories import Repository
+from tests.envs.harbor.sources.conftest import Fetching
+from tests.envs.harbor.sources.six import KINDS, Six
+
+pytestmark = pytest.mark.process
+
+SECRET = "of the host alone\n"
+MIB = 1 << 20
+FILES = 150
+
+
+@pytest.fixture
+def six(tmp_path: Path, fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> Six:
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "secrets").mkdir()
+    Repository(tmp_path / "tree").task("good")
+    return Six(tmp_path / "tree", tmp_path, fetching, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_h017_selection_overlays_and_hashes_are_those_of_any_dataset(six: Six, kind: str) -> None:
+    tree = Repository(six.tree)
+    tree.task("a", {"environment/docker-compose.yaml": "services: {main: {}, db: {image: redis:7}}\n"})
+    tree.task("b", {".gitignore": "*.log\n", "tests/x.log": "not hashed", "instruction.md": "Ask b.\n"})
+    wanted = six.options(kind)
+    base = six.fetching.base
+    (base / "ids.txt").write_text("".join(f"{six.name(kind, name)}\n" for name in "ab"))
+    (base / "over").mkdir()
+    (base / "over/overlay.toml").write_text("[[edit]]\nfile = 'instruction.md'\npattern = '$'\nreplace = 'Well.'\ncount = 2\n")
+    plain = six.fetching({**wanted, "tasks": "ids.txt"}).lock
+    assert {row.name: row.digest for row in plain.tasks} == {six.name(kind, name): content_hash(six.tree / name) for name in "ab"}
+    assert (plain.selection["selected"], plain.selection["of"]) == (2, 3)
+    row = plain.by_name[six.name(kind, "a")]
+    assert (row.refused, row.flags["stack"], row.source_path.endswith("a")) == (None, "sidecars", True)
+    overlaid = six.fetching({**wanted, "tasks": "ids.txt", "overlays": ["over"]}).lock
+    assert [item.upstream_digest for item in overlaid.tasks] == [item.digest for item in plain.tasks]
+    # The overlaid task is the same whichever source it came from.
+    local = six.fetching({**six._directory(), "select": {"name": "b"}, "overlays": ["over"]}).lock
+    assert overlaid.by_name[six.name(kind, "b")].digest == local.by_name["b"].digest
+
+
+def link(place: str, target: str) -> Callable[[Path], None]:
+    def make(task: Path) -> None:
+        (task / place).parent.mkdir(parents=True, exist_ok=True)
+        (task / place).unlink(missing_ok=True)
+        (task / place).symlink_to(target)
+
+    return make
+
+
+def absolute(task: Path) -> None:
+    (task / "tests/abs").symlink_to(task.parent.parent / "secret")
+
+
+def named(name: bytes) -> Callable[[Path], None]:
+    return lambda task: (task / "tests" / os.fsdecode(name)).write_text("x") and None
+
+
+def large_settings(task: Path) -> None:
+    (task / "task.toml").write_bytes(b"#" * (MIB + 1))
+
+
+def many_files(task: Path) -> None:
+    for number in range(FILES + 10):
+        (task / "tests" / f"f{number}").write_text("")
+
+
+def deep(task: Path) -> None:
+    place = task / "/".join(["environment", *["d"] * 101])
+    place.mkdir(parents=True)
+    (place / "f").write_text("x")
+
+
+# What fails a whole fetch: how the task `bad` is made, and what is said. A link out leads nowhere where only the task was copied.
+FETCH_FAILS: Mapping[str, tuple[Callable[[Path], None], str]] = {
+    "a link out of the task": (link("tests/out", "../../../secret"), "tests/out: a link to ../../../secret lea"),
+    "a link to another task": (
+        link("environment/out", "../../good/task.toml"),
+        "environment/out: a link to ../../good/task.toml lea",
+    ),
+    "settings that are a link": (link("task.toml", "../good/task.toml"), "task.toml: a link to ../good/task.toml lea"),
+    "an instruction that is a link": (link("instruction.md", "../../secret"), "instruction.md: a link to ../../secret lea"),
+    "an absolute link": (absolute, "tests/abs: a link to "),
+    "a link to nowhere": (link("tests/gone", "nothing"), "tests/gone: a link to nothing leads nowhere"),
+    "a link to a directory": (
+        link("tests/dir", "../environment"),
+        "tests/dir: a link to the directory ../environment is not copied",
+    ),
+    "links in a circle": (link("tests/self", "self"), "tests/self: a link to self leads nowhere"),
+    "settings without end": (large_settings, "task.toml: has 1048577 bytes, more than 1048576"),
+    "very many files": (many_files, f"tests: the task holds more than {FILES} files"),
+    "directories without end": (deep, "environment: is nested deeper than 100 directories"),
+}
+# A repository of Hugging Face lists files alone and gives them as files; its listing is JSON.
+NO_LINKS = frozenset(case for case in FETCH_FAILS if "link" in case)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_u41_what_fails_a_fetch(six: Six, kind: str) -> None:
+    """All of it is told at once, and nothing of it is copied."""
+    six.monkeypatch.setattr(content, "FILE_LIMIT", FILES)
+    cases = [case for case in FETCH_FAILS if kind != "hf" or case not in NO_LINKS]
+    for number, case in enumerate(cases):
+        FETCH_FAILS[case][0](Repository(six.tree).task(f"bad-{number}", {"instruction.md": f"Do {number}.\n"}))
+    said = six.refusal(kind)
+    missing = {case for number, case in enumerate(cases) if f"bad-{number}: {FETCH_FAILS[case][1]}" not in said}
+    assert not missing, said
+    read = (path.read_bytes() for path in six.fetching.cache.root.rglob("*") if path.is_file() and not path.is_symlink())
+    assert not any(SECRET.encode() in data for data in read)
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"a\rb", b"\xff\xfe"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_break_a_listing(six: Six, kind: str, name: bytes) -> None:
+    if kind == "hf" and not name.isascii():
+        pytest.skip("its listing is JSON")
+    task = Repository(six.tree).task("bad", {"instruction.md": "Do bad.\n"})
+    (task / "tests" / os.fsdecode(name)).write_text("x")
+    said = six.refusal(kind)
+    assert "bad: tests/" in said
+    assert "a name is UTF-8 on one line" in said
+
+
+BOMB = (
+    "x0: &a0 [y]\n" + "".join(f"x{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)) + "services: {main: {}}\n"
+)
+COMPOSE, DOCKERFILE = "environment/docker-compose.yaml", "environment/Dockerfile"
+# What refuses one task, in its row: file, content, and how the refusal begins.
+TASK_REFUSED = {
+    "aliases without end": (COMPOSE, BOMB, f"compose: {COMPOSE}:"),
+    "a key twice": (COMPOSE, "services: {main: {}, main: {}}\n", f"compose: {COMPOSE}:1: the key 'main' is given twice"),
+    "nested without end": (COMPOSE, "[" * 90_000, f"compose: {COMPOSE}:1: is nested deeper"),
+    "a large file": (COMPOSE, "#" * (MIB + 1), f"compose: {COMPOSE}: has more than"),
+    "a bind out of the task": (
+        COMPOSE,
+        "services: {main: {volumes: ['../../x:/x']}}\n",
+        "compose: main.volumes: ../../x leaves the task",
+    ),
+    "a variable file out of the task": (COMPOSE, "services: {main: {env_file: ../../x}}\n", "compose: main.env_file: "),
+    "a build out of the task": (COMPOSE, "services: {main: {}, a: {build: ../..}}\n", "compose: a.build.context: ../.. is outside"),
+    "the host's own": (
+        COMPOSE,
+        "services: {main: {volumes: ['/etc/passwd:/x']}}\n",
+        "compose: main.volumes: /etc/passwd is a path of the host",
+    ),
+    "a copy out of the context": (
+        DOCKERFILE,
+        "FROM x\nCOPY ../tests /x\nRUN y\n",
+        "image: Dockerfile:2: ../tests leaves the context",
+    ),
+    "a large Dockerfile": (DOCKERFILE, "#" * (MIB + 1), "image: "),
+    "a here-document without end": (DOCKERFILE, "FROM x\nRUN <<EOF\n" + "y\n" * 1000, "image: Dockerfile:2: "),
+    "a setting twice": ("task.toml", "a = 1\na = 2\n", "task_config: task.toml: "),
+    "settings nested without end": ("task.toml", "a = " + "[" * 50_000, "task_config: task.toml: "),
+    "settings that are no text": ("task.toml", "\0", "task_config: task.toml: "),
+    "an instruction of blanks": ("instruction.md", " \n\t\n", "task_config: instruction.md: is empty"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_refuses_a_task(six: Six, kind: str) -> None:
+    """The other tasks are locked as they are, and nothing is read without bound."""
+    tree = Repository(six.tree)
+    for number, (file, text, _) in enumerate(TASK_REFUSED.values()):
+        tree.task(f"bad-{number:02}", {"instruction.md": f"Do {number}.\n", file: text})
+    lock = six.fetching(six.options(kind)).lock
+    wrong = {}
+    for number, (case, (_, _, begins)) in enumerate(TASK_REFUSED.items()):
+        refused = lock.by_name[six.name(kind, f"bad-{number:02}")].refused
+        if refused is None or not refused.startswith(begins) or not refused.isprintable() or len(refused) > 500:
+            wrong[case] = refused
+    assert not wrong
+    assert lock.runnable == (six.name(kind, "good"),)
