@@ -94,12 +94,13 @@ def all_refused(call: Callable[[Path], object], files: Mapping[str, Path]) -> di
     return found
 
 
-def written(kind: str, number: int, start: bytes) -> Path:
-    def write(place: Path) -> None:
-        place.write_bytes(start)
-        os.truncate(place, IMAGE_BYTES)
+def put(place: Path, start: bytes, size_bytes: int | None = None) -> None:
+    place.write_bytes(start)
+    os.truncate(place, size_bytes or len(start))
 
-    return made(f"damaged-{kind}-{number}", write)
+
+def written(kind: str, number: int, start: bytes) -> Path:
+    return made(f"damaged-{kind}-{number}", lambda place: put(place, start, IMAGE_BYTES))
 
 
 def cases(scale: float) -> list[Case]:
@@ -108,8 +109,8 @@ def cases(scale: float) -> list[Case]:
         "SIF": (_native.image_owners, sif()),
         "layer": (lambda path: _native.layer_owners([(path, None, None, None, None)]), layers()),
     }
-    counts = CORPUS / "squash_owners/zstd.sqfs"
-    few = made("damaged-counts", lambda place: place.write_bytes(changed(counts.read_bytes()[:120], "<H", 26, 65535)) and None)
+    image = (CORPUS / "squash_owners/zstd.sqfs").read_bytes()
+    few = made("damaged-counts", lambda place: put(place, changed(image, "<H", 26, 65535)))
     found = [
         case(
             f"all {len(damaged)} of a {kind}'s",
@@ -118,7 +119,10 @@ def cases(scale: float) -> list[Case]:
         )
         for kind, (call, damaged) in calls.items()
     ]
-    return [*found, case("65,535 ids in a squashfs of 120 bytes", _native.squash_entries, {"do not fit": few}, COUNTS_LIMIT_MS)]
+    return [
+        *found,
+        case(f"65,535 ids in a squashfs of {len(image)} bytes", _native.squash_entries, {"do not fit": few}, COUNTS_LIMIT_MS),
+    ]
 
 
 def case(data: str, call: Callable[[Path], object], files: Mapping[str, Path], limit_ms: float = LIMIT_MS) -> Case:

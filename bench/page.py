@@ -13,6 +13,15 @@ A floor does a part of the work and nothing else. Peak is what one call adds to 
 """
 
 NOTES = """
+## What bounds the reading of layers
+
+Of a layer with files of usual sizes, three quarters of the time are libzstd's (`perf record`: 72 % in libzstd and its copies, 10 %
+headers, 9 % the tree of owners, 5 % the allocator, 4 % the kernel), and the limit of 1.5 times libzstd holds. Files of a byte are
+shown without a limit, because there it does not: a member is then 2 KiB of headers and zeros that lie in 35 bytes of zstd, and
+libzstd unpacks them in 0.2 us. Reading its two headers and its record (two checksums over 512 bytes, names, numbers) and keeping
+the owner takes 0.35 us whatever the compression: 40 % libzstd and its copies, 24 % the tree, 22 % headers, 13 % the allocator. The
+same headers uncompressed hold their limit.
+
 ## What bounds the row kernels
 
 Found with `perf record`. *merge*: half of the time is `memcmp` of each prompt with its row, at 40 to 50 GB/s; the rest is the 13

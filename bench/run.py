@@ -22,7 +22,7 @@ from bench.measure import SMALL_ATTEMPTS, SMALL_SLACK, Row, measure, peak_of
 from bench.page import page, table
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ("tree_hash", "warm_lock", "squash", "layers", "merge", "credit", "assembly", "block_digest", "task_draws")
+NAMES = ("tree_hash", "warm_lock", "squash", "layers", "faults", "merge", "credit", "assembly", "block_digest", "task_draws")
 SMALL = 0.05
 
 

@@ -205,3 +205,14 @@ fn what_is_no_file_is_not_read() {
     let error = layer_owners(&[Layer::file(directory.path().join("absent"))], &Limits::default()).expect_err("refused");
     assert!(matches!(error, LayersError::Io { .. }), "{error}");
 }
+
+#[test]
+fn data_that_a_plain_file_lacks_is_told_without_reading_the_rest() {
+    let mut header = common::Header::new(b"large", b'0', 1, 1, 0);
+    header.set(124, b"\x80\0\0\0\0\0\x01\0\0\0\0\0");
+    let (_directory, path) = written(&header.close());
+    // A hole of a terabyte would take minutes to read.
+    std::fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(1 << 40)).expect("a hole");
+    let error = layer_owners(&[Layer::file(&path)], &Limits::default()).expect_err("refused").to_string();
+    assert!(error.ends_with("entry \"large\" at byte 512: ends 512 bytes too early in its data"), "{error}");
+}
