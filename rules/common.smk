@@ -24,12 +24,14 @@ except ConfigError as error:
 UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
 # Each configuration is read once, however many rules and units ask for its files.
 sources = cache(read_sources)
+RESULTS = str(config.get("results", "results")).rstrip("/")
 PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
 
 
 pathvars:
-    results=config.get("results", "results"),
-    logs=config.get("logs", "logs"),
+    results=RESULTS,
+    # Two recipes with results of their own write no log of the other.
+    logs=config.get("logs", "logs" if RESULTS == "results" else f"{RESULTS}/logs"),
 
 
 wildcard_constraints:

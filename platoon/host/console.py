@@ -19,7 +19,7 @@ from typing import IO
 
 from platoon.artifacts.reading import open_regular
 from platoon.errors import PlatoonError
-from platoon.host.status_line import StatusLine
+from platoon.host.status_line import StatusLine, told
 
 QUIET_LINE_S = 60.0
 FIRST_WAIT_S = 5.0
@@ -71,16 +71,19 @@ class Console:
 
     def progress(self, stage: str, detail: str = "", waiting_for: str = "") -> None:
         """The stage, where it is, and what it waits for. A line where the stage changed or a minute went by,
-        and where a stage that told no wait has had one for a few seconds."""
-        text = stage + (f": {detail}" if detail else "") + (f" (waiting for {waiting_for})" if waiting_for else "")
+        and where a stage that told no wait has had one for a few seconds.
+
+        detail: parts joined by a comma and a blank, the most important first: a narrow terminal shows fewer.
+        """
+        texts = told(stage, detail, waiting_for)
         with self._lock:
             now = self._clock()
             if self._status is not None:
-                self._status.show(stage, text)
+                self._status.show(stage, texts)
             quiet_s = FIRST_WAIT_S if waiting_for and not self._wait_told else QUIET_LINE_S
             if stage != self._last_stage or now - self._last_line_at >= quiet_s:
                 self._last_stage, self._last_line_at, self._wait_told = stage, now, bool(waiting_for)
-                self._write(text, screen=self._status is None)
+                self._write(texts[0], screen=self._status is None)
 
     def close(self) -> None:
         """Ends the status line and the log files."""

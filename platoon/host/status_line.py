@@ -13,6 +13,7 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -31,7 +32,8 @@ class StatusLine:
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
-        self._stage = self._text = ""
+        self._stage = ""
+        self._texts: Sequence[str] = ("",)
         self._tell_at = float("inf")
         self._frame = 0
         self._lock = threading.Lock()
@@ -41,12 +43,15 @@ class StatusLine:
         utf8 = "utf" in (getattr(stream, "encoding", None) or "").lower()
         self._spinner, self._ellipsis = (SPINNER, "…") if utf8 else (PLAIN_SPINNER, "...")
 
-    def show(self, stage: str, text: str) -> None:
-        """Draws the text from now on. stage: what a line is worth, should another command draw on this terminal."""
+    def show(self, stage: str, texts: Sequence[str]) -> None:
+        """Draws the first of the texts that fits from now on, the last one cut where none does.
+
+        stage: what a line is worth, should another command draw on this terminal.
+        """
         with self._lock:
             if stage != self._stage:
                 self._tell_at = time.monotonic() + PATIENCE_S
-            self._stage, self._text = stage, text
+            self._stage, self._texts = stage, texts
             if self._thread is None:
                 self._ended.clear()
                 self._thread = threading.Thread(target=self._redraw, name="status line", daemon=True)
@@ -82,11 +87,11 @@ class StatusLine:
         if not self._terminal.take():
             if time.monotonic() >= self._tell_at:
                 self._tell_at = time.monotonic() + QUIET_LINE_S
-                self._put(f"{CLEAR}{self._text}\n")
+                self._put(f"{CLEAR}{self._texts[0]}\n")
             return
         spinner = self._spinner[self._frame % len(self._spinner)]
         # The last column stays free: a terminal wraps there.
-        shown = cut(self._text, self._terminal.columns() - 3, self._ellipsis)
+        shown = fitting(self._texts, self._terminal.columns() - 3, self._ellipsis)
         self._put(f"\r{spinner} {shown}\x1b[K")
 
     def _put(self, text: str) -> None:
@@ -139,11 +144,31 @@ class _Terminal:
             os.close(fd)
 
 
+def told(stage: str, detail: str = "", waiting_for: str = "") -> list[str]:
+    """A stage, where it is and what it waits for: whole, then without the last parts of where it is, then without the wait."""
+    wait = f" (waiting for {waiting_for})" if waiting_for else ""
+    parts = detail.split(", ") if detail else []
+    texts = [f"{stage}: {', '.join(parts[:count])}{wait}" for count in range(len(parts), 0, -1)] or [f"{stage}{wait}"]
+    return [*texts, texts[-1].removesuffix(wait)] if wait else texts
+
+
+def fitting(texts: Sequence[str], cells: int, ellipsis: str = "…") -> str:
+    """The first of the texts that fits into so many cells of a terminal, else the last one cut; one printable line."""
+    for text in texts:
+        if (line := cut(text, cells, ellipsis)) == _printable(text):
+            return line
+    return line
+
+
 def cut(text: str, cells: int, ellipsis: str = "…") -> str:
     """The text as one printable line of at most so many cells of a terminal."""
-    line = "".join(character if character.isprintable() else " " for character in text)
+    line = _printable(text)
     if line.isascii():
         return line if len(line) <= cells else line[: max(0, cells - len(ellipsis))] + ellipsis
     from rich.cells import cell_len, set_cell_size
 
     return line if cell_len(line) <= cells else set_cell_size(line, max(0, cells - len(ellipsis))) + ellipsis
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,52 +1,61 @@
-"""What Snakemake writes on a terminal that the commands of its jobs draw on: one line a job, and what is wrong.
+"""What Snakemake writes about jobs whose commands write to the same place: a line for each that fails, on a terminal for each.
 
-How it selects and counts jobs, and why a job that was never made is made, goes to its log alone. Each line begins by clearing the
-status line that a command may have drawn there. Where standard error is no terminal, nothing changes.
+A command says itself why it failed: its shell line, its log and a second account of it would only bury that. Commands draw on a
+terminal, so each line begins there by clearing the status line; how jobs are selected and counted, and why a job that was never
+made is made, goes to Snakemake's log alone.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
+from platoon import exits
 from platoon.host.status_line import CLEAR
 
 STREAM_HANDLER = "DefaultStreamHandler"
 SCHEDULING = ("Select jobs to execute", "Execute ", "DAG of jobs will be updated", "Updating checkpoint dependencies")
 # Of a reason: what every job of a first run has.
 EVERY_JOBS = ("Missing output files", "Input files updated by another job")
+FAILED = "failed: "
+_ENDED = re.compile(r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+)")
 
 
 def shorten(logger: logging.Logger) -> None:
-    """Puts short lines in place of those that Snakemake writes on a terminal. Idempotent."""
+    """Puts short lines in place of those that Snakemake writes about jobs of this machine. Idempotent."""
     for handler in list(logger.handlers):
         stream = getattr(handler, "stream", None)
-        if handler.name == STREAM_HANDLER and stream is not None and stream.isatty():
+        if handler.name == STREAM_HANDLER and stream is not None:
             logger.removeHandler(handler)
-            logger.addHandler(_JobLines(handler))
+            logger.addHandler(_JobLines(handler, is_terminal=stream.isatty()))
 
 
 class _JobLines(logging.Handler):
     """Writes what Snakemake's own handler would, shortened; `inner` still formats, colours and filters."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, *, is_terminal: bool) -> None:
         super().__init__(inner.level)
-        self._inner = inner
+        self._inner, self._is_terminal = inner, is_terminal
+        self._failures = Failures()
         for chosen in inner.filters:
             self.addFilter(chosen)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = self._text(record)
-            if text:
-                self._inner.stream.write(f"{CLEAR}{text}\n")
+            text = self._failures.line(record)
+            if text is None and not self._is_terminal:
+                self._inner.emit(record)
+                return
+            if text := self._short(record) if text is None else text:
+                self._inner.stream.write(f"{CLEAR if self._is_terminal else ''}{text}\n")
                 self._inner.stream.flush()
         except OSError:
             pass
         except Exception:  # because a fault in telling must not end a run
             self.handleError(record)
 
-    def _text(self, record: logging.LogRecord) -> str:
+    def _short(self, record: logging.LogRecord) -> str:
         line = job_line(record)
         if line is None:
             text = self._inner.format(record)
@@ -58,10 +67,58 @@ class _JobLines(logging.Handler):
         super().close()
 
 
+class Failures:
+    """Makes one line of what Snakemake tells of a command that failed: an exception with the shell line, then the job's fields."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, str] = {}
+        self._ended: list[str] = []
+
+    def line(self, record: logging.LogRecord) -> str | None:
+        """The line of a job that failed, "" for what is part of one, None for any other record."""
+        event = _event(record)
+        if event == "JOB_INFO":
+            self._jobs[record.jobid] = job_name(record)  # type: ignore[attr-defined]
+        elif event == "ERROR" and _ENDED.search(record.getMessage()):
+            self._ended.append(record.getMessage())
+            return ""
+        elif event == "JOB_ERROR":
+            return self._failed(record)
+        return None
+
+    def _failed(self, record: Any) -> str:
+        command = record.shellcmd or ""
+        told = next((text for text in self._ended if command in text), "")
+        if told:
+            self._ended.remove(told)
+        name = self._jobs.get(record.jobid, record.rule_name)
+        log = f"; log: {', '.join(record.log)}" if record.log else ""
+        return f"{FAILED}{name} ({ended(told)}{log})"
+
+
+def ended(text: str) -> str:
+    """How a command ended, by Snakemake's account of it: its exit status with the meaning it has here, or the signal."""
+    found = _ENDED.search(text)
+    if found is None:
+        return "no exit status"
+    if found["signal"]:
+        return f"ended by {found['signal']}"
+    code = int(found["code"])
+    return f"exit status {code}" + (f": {exits.MEANINGS[code]}" if code in exits.MEANINGS else "")
+
+
+def job_name(record: Any) -> str:
+    """What a job does, by its rule's message, or else the rule's name."""
+    return str(getattr(record, "rule_msg", None) or record.rule_name)
+
+
 def job_line(record: logging.LogRecord) -> str | None:
     """The line of a job that begins, None for any other record and for a job whose rule has no message."""
-    event = getattr(record, "event", None)
-    if getattr(event, "name", "") != "JOB_INFO" or not getattr(record, "rule_msg", None):
+    if _event(record) != "JOB_INFO" or not getattr(record, "rule_msg", None):
         return None
     reasons = [reason for reason in str(getattr(record, "reason", "")).split("; ") if reason and not reason.startswith(EVERY_JOBS)]
-    return f"{record.rule_msg} ({'; '.join(reasons)})" if reasons else str(record.rule_msg)  # type: ignore[attr-defined]
+    return f"{job_name(record)} ({'; '.join(reasons)})" if reasons else job_name(record)
+
+
+def _event(record: logging.LogRecord) -> str:
+    return str(getattr(getattr(record, "event", None), "name", ""))

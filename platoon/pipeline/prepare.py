@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from platoon import exits
@@ -21,6 +21,7 @@ from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
 from platoon.host.processes import die_with_parent
+from platoon.pipeline.job_lines import FAILED
 from platoon.pipeline.layout import INPUT_FILES, inputs_of
 from platoon.pipeline.recipe import Recipe
 from platoon.shipped import snakefile
@@ -130,7 +131,12 @@ def _package_root() -> str:
     return str(Path(__file__).resolve().parents[2])
 
 
-def _relevant(lines: Sequence[str] | deque[str]) -> list[str]:
+def _relevant(lines: Iterable[str]) -> list[str]:
     """What a person needs of Snakemake's last lines: the refusals of our own commands, else everything kept."""
-    starts = [place for place, line in enumerate(lines) if line.startswith("platoon: ")]
-    return list(lines)[starts[0] :] if starts else list(lines)
+    kept: list[str] = []
+    telling = False
+    for line in lines:
+        telling = line.startswith("platoon: ") or (telling and not line.startswith(FAILED))
+        if telling or line.startswith(FAILED):
+            kept.append(line)
+    return kept or list(lines)

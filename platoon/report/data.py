@@ -69,6 +69,11 @@ class Report:
     evaluations: Sequence[Evaluation]
 
     @property
+    def parts(self) -> Sequence[str]:
+        """The parts that evaluations split the reward into, by name."""
+        return sorted({key for item in self.evaluations for key in item.components} - {"reward"})
+
+    @property
     def example(self) -> Evaluation | None:
         """The last evaluation that holds a whole trajectory."""
         return next((item for item in reversed(self.evaluations) if item.example), None)

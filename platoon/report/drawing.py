@@ -1,12 +1,13 @@
 """Draws each figure as SVG text with matplotlib. The same report gives the same bytes: no date, fixed ids, text as outlines.
 
-A figure without data is drawn all the same and says so: an empty place would look like a fault of the page.
+A figure that has nothing to show says why: an empty place would look like a fault.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from platoon.report.data import Report, Run, dig
@@ -44,21 +45,29 @@ ABOVE: Mapping[str, Any] = {"linewidth": 1.8, "linestyle": (0, (3, 2))}
 WALL_PARTS = {"wait": "rollouts", "train": "training", "publish": "publishing", "save": "saving"}
 
 
-def draw(name: str, report: Report) -> str:
-    """The SVG text of a figure. Raises KeyError for a name that `figures.FIGURES` lacks."""
+@dataclass(frozen=True)
+class Drawn:
+    """svg: text, whatever there is to show. nothing: why there is nothing; empty for a figure that shows something."""
+
+    svg: str
+    nothing: str = ""
+
+
+def draw(name: str, report: Report) -> Drawn:
+    """A figure. Raises KeyError for a name that `figures.FIGURES` lacks."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
-        if not _DRAWINGS[name](axes, report):
-            axes.text(0.5, 0.5, "nothing recorded", ha="center", va="center", transform=axes.transAxes)
+        if nothing := _DRAWINGS[name](axes, report):
+            axes.text(0.5, 0.5, nothing, ha="center", va="center", transform=axes.transAxes)
             axes.set_axis_off()
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    return Drawn(text[text.index("<svg") :], nothing)
 
 
 def _rl_run(report: Report) -> Run | None:
@@ -66,43 +75,42 @@ def _rl_run(report: Report) -> Run | None:
     return next((run for run in reversed(report.runs) if run.trainer == "rl"), report.runs[-1] if report.runs else None)
 
 
-def _reward(axes: Axes, report: Report) -> bool:
+def _reward(axes: Axes, report: Report) -> str:
     run = _rl_run(report)
-    if run is None:
-        return False
+    if run is None or not run.series("reward")[0]:
+        return "no run trained from rewards"
     lines = [("reward", run.series("reward"))]
     lines += [(key, run.series("components", key)) for key in run.keys("components") if key != "reward"]
-    drawn = False
     for color, (label, (steps, values)) in zip(COLORS, lines, strict=False):
-        if not steps:
-            continue
         axes.plot(steps, values, color=color, alpha=0.35, linewidth=1)
         axes.plot(steps, _smooth(values), color=color, label=label, linewidth=2)
-        drawn = True
-    if drawn:
-        axes.set(xlabel=f"step of {run.name}", ylabel="mean", ylim=(0, None))
-        axes.legend(loc="best")
-    return drawn
+    axes.set(ylabel="mean")
+    _from_zero(axes)
+    _over_steps(axes, f"step of {run.name}")
+    axes.legend(loc="best")
+    return ""
 
 
-def _loss(axes: Axes, report: Report) -> bool:
+def _loss(axes: Axes, report: Report) -> str:
     runs = [run for run in report.runs if run.trainer == "sft" and run.series("loss")[0]]
     for color, run in zip(COLORS, runs, strict=False):
         steps, values = run.series("loss")
         axes.plot(steps, values, color=color, alpha=0.35, linewidth=1)
         axes.plot(steps, _smooth(values), color=color, label=run.name, linewidth=2)
         axes.annotate(f"{values[-1]:.3g}", (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center")
-    if runs:
-        axes.set(xlabel="step", ylabel="nats a token", ylim=(0, None))
-        axes.legend(loc="upper right")
-    return bool(runs)
+    if not runs:
+        return "no run learned from conversations"
+    axes.set(ylabel="nats a token", ylim=(0, None))
+    _over_steps(axes, "step")
+    axes.legend(loc="upper right")
+    return ""
 
 
-def _evaluations(axes: Axes, report: Report) -> bool:
+def _evaluations(axes: Axes, report: Report) -> str:
     shown = [item for item in report.evaluations if item.figures.get("reward_mean") is not None]
     if not shown:
-        return False
-    parts = sorted({key for item in shown for key in item.components if key != "reward"})
+        return "no evaluation measured a reward"
+    parts = report.parts
     width = 0.8 / len(shown)
     for index, item in enumerate(shown):
         values = [item.figures["reward_mean"], *(item.components.get(part, float("nan")) for part in parts)]
@@ -110,59 +118,72 @@ def _evaluations(axes: Axes, report: Report) -> bool:
         bars = axes.bar(places, values, width * 0.92, color=COLORS[index % len(COLORS)], label=f"{item.name} ({item.run})")
         axes.bar_label(bars, fmt="%.2f", padding=2)
     axes.set_xticks(range(1 + len(parts)), ["reward", *parts])
-    axes.set(ylabel="mean over rollouts", ylim=(0, 1.08))
+    axes.set(ylabel="mean over rollouts")
+    _from_zero(axes, 1.08)
     axes.grid(axis="x", visible=False)
     axes.legend(**ABOVE_AXES, ncols=min(3, len(shown)))
-    return True
+    return ""
 
 
-def _staleness(axes: Axes, report: Report) -> bool:
+def _staleness(axes: Axes, report: Report) -> str:
     run = _rl_run(report)
-    if run is None:
-        return False
-    drawn = False
-    for color, (key, label) in zip(COLORS, AGES.items(), strict=False):
-        steps, values = run.series("staleness", key)
-        if steps:
-            axes.step(steps, values, where="mid", color=color, label=label, **(ABOVE if key == "max" else BELOW))
-            drawn = True
-    if drawn:
-        axes.set(xlabel=f"step of {run.name}", ylabel="publications", ylim=(-0.05, max(1.0, axes.get_ylim()[1])))
-        axes.legend(loc="best")
-    return drawn
+    series = {key: run.series("staleness", key) for key in AGES} if run is not None else {}
+    if run is None or not any(steps for steps, _ in series.values()):
+        return "no run recorded how old its rows were"
+    if not any(any(values) for _, values in series.values()):
+        return f"{run.name} trained each row on the weights that sampled it"
+    for color, (key, (steps, values)) in zip(COLORS, series.items(), strict=False):
+        axes.step(steps, values, where="mid", color=color, label=AGES[key], **(ABOVE if key == "max" else BELOW))
+    axes.set(ylabel="publications", ylim=(-0.05, max(1.0, axes.get_ylim()[1])))
+    _over_steps(axes, f"step of {run.name}")
+    axes.legend(loc="best")
+    return ""
 
 
-def _step_time(axes: Axes, report: Report) -> bool:
+def _step_time(axes: Axes, report: Report) -> str:
     run = _rl_run(report)
     parts = [key for key in WALL_PARTS if run is not None and key in run.keys("seconds")]
     if run is None or not parts:
-        return False
+        return "no run recorded the times of its steps"
     steps = [int(row["step"]) for row in run.curve]
     below = [0.0] * len(steps)
     for color, part in zip(COLORS, parts, strict=False):
         values = [float(dig(row, "seconds", part) or 0.0) for row in run.curve]
         axes.bar(steps, values, 1.0, bottom=below, color=color, label=WALL_PARTS[part])
         below = [low + value for low, value in zip(below, values, strict=True)]
-    axes.set(xlabel=f"step of {run.name}", ylabel="seconds")
+    axes.set(ylabel="seconds")
+    _over_steps(axes, f"step of {run.name}")
     axes.legend(**ABOVE_AXES, ncols=len(parts))
-    return True
+    return ""
 
 
-def _tokens(axes: Axes, report: Report) -> bool:
+def _tokens(axes: Axes, report: Report) -> str:
     run = _rl_run(report)
-    if run is None:
-        return False
-    drawn = False
-    for color, (key, label) in zip(COLORS, TOKENS.items(), strict=False):
-        steps, values = run.series("tokens", key)
+    series = {key: run.series("tokens", key) for key in TOKENS} if run is not None else {}
+    if run is None or not any(steps for steps, _ in series.values()):
+        return "no run recorded its tokens"
+    styles: Mapping[str, Mapping[str, Any]] = {"prompt": {"linewidth": 2}, "completion": BELOW, "trained": ABOVE}
+    for color, (key, (steps, values)) in zip(COLORS, series.items(), strict=False):
         if steps:
-            style = {"prompt": {"linewidth": 2}, "completion": BELOW, "trained": ABOVE}[key]
-            axes.plot(steps, values, color=color, label=label, **style)
-            drawn = True
-    if drawn:
-        axes.set(xlabel=f"step of {run.name}", ylabel="tokens", ylim=(0, None))
-        axes.legend(loc="best")
-    return drawn
+            axes.plot(steps, values, color=color, label=TOKENS[key], **styles[key])
+    axes.set(ylabel="tokens", ylim=(0, None))
+    _over_steps(axes, f"step of {run.name}")
+    axes.legend(loc="best")
+    return ""
+
+
+def _over_steps(axes: Axes, label: str) -> None:
+    """The axis below counts steps, which are whole."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set(xlabel=label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _from_zero(axes: Axes, least_top: float = 0.0) -> None:
+    """Shows zero, and all that lies below or above it."""
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(min(0.0, bottom), max(least_top, top))
 
 
 def _smooth(values: list[float], weight: float = 0.8) -> list[float]:
@@ -174,7 +195,8 @@ def _smooth(values: list[float], weight: float = 0.8) -> list[float]:
     return out
 
 
-_DRAWINGS: Mapping[str, Callable[[Axes, Report], bool]] = {
+# Each gives why it drew nothing, or nothing when it drew.
+_DRAWINGS: Mapping[str, Callable[[Axes, Report], str]] = {
     "reward": _reward,
     "evaluations": _evaluations,
     "loss": _loss,

@@ -9,20 +9,20 @@ from typing import Any
 
 from platoon.artifacts.publish import publish_bytes
 from platoon.report.data import Report
-from platoon.report.drawing import draw
+from platoon.report.drawing import Drawn, draw
 from platoon.report.figures import CAPTIONS, FIGURES
 
 
 def write_report(report: Report, page: Path, figures: Path, recipe: str = "") -> None:
     """Writes `page` and one SVG a figure into `figures`."""
     drawn = {name: draw(name, report) for name in FIGURES}
-    for name, svg in drawn.items():
-        publish_bytes(figures / f"{name}.svg", svg.encode())
+    for name, figure in drawn.items():
+        publish_bytes(figures / f"{name}.svg", figure.svg.encode())
     publish_bytes(page, render(report, drawn, recipe).encode())
 
 
-def render(report: Report, drawn: Mapping[str, str], recipe: str = "") -> str:
-    """The page's text. `drawn`: SVG text by figure name, taken as it is; everything else is escaped."""
+def render(report: Report, drawn: Mapping[str, Drawn], recipe: str = "") -> str:
+    """The page's text. `drawn`: figures by name, whose SVG is taken as it is; everything else is escaped."""
     from jinja2 import Environment, StrictUndefined
 
     source = importlib.resources.files("platoon.report").joinpath("page.html.j2").read_text(encoding="utf-8")
@@ -33,6 +33,7 @@ def render(report: Report, drawn: Mapping[str, str], recipe: str = "") -> str:
         runs=report.runs,
         evaluations=report.evaluations,
         changes=changes(report),
+        parts=report.parts,
         figures=[(name, CAPTIONS[name], drawn[name]) for name in FIGURES],
         example=report.example,
     )

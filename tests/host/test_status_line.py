@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 
 from platoon.host.console import Console
-from platoon.host.status_line import StatusLine, cut
+from platoon.host.status_line import StatusLine, cut, fitting, told
 from tests.processes import wait_for
 from tests.screens import shown
 
@@ -89,7 +89,7 @@ def test_one_command_draws_and_the_others_write_stages_that_last_until_it_ends(
 def test_a_long_line_is_one_row_and_a_plain_terminal_gets_plain_signs(terminal: Terminal) -> None:
     with terminal.open("ascii") as stream:
         line = StatusLine(stream)
-        line.show("x", "x" * 200)
+        line.show("x", ["x" * 200])
         rows = terminal.rows()
         line.hide()
     assert rows == ["| " + "x" * 34 + "..."]
@@ -103,7 +103,7 @@ def test_a_terminal_that_draws_nothing_gets_lines(terminal: Terminal, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("text", "cells", "told"),
+    ("text", "cells", "line"),
     [
         ("step 1", 6, "step 1"),
         ("step 12", 6, "step …"),
@@ -114,14 +114,51 @@ def test_a_terminal_that_draws_nothing_gets_lines(terminal: Terminal, monkeypatc
         ("x", 0, "…"),
     ],
 )
-def test_text_is_cut_to_cells(text: str, cells: int, told: str) -> None:
-    assert cut(text, cells) == told
+def test_text_is_cut_to_cells(text: str, cells: int, line: str) -> None:
+    assert cut(text, cells) == line
+
+
+STEP = ("training", "step 123 of 300, 5 of 8 groups, last reward 0.412", "rollouts")
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (120, "training: step 123 of 300, 5 of 8 groups, last reward 0.412 (waiting for rollouts)"),
+        (80, "training: step 123 of 300, 5 of 8 groups (waiting for rollouts)"),
+        (60, "training: step 123 of 300 (waiting for rollouts)"),
+        (40, "training: step 123 of 300"),
+        (20, "training: step 1…"),
+    ],
+)
+def test_a_narrow_terminal_leaves_the_least_important_out(columns: int, line: str) -> None:
+    assert fitting(told(*STEP), columns - 3) == line
+
+
+@pytest.mark.parametrize(
+    ("parts", "texts"),
+    [
+        (("saving",), ["saving"]),
+        (("saving", "", "the disk"), ["saving (waiting for the disk)", "saving"]),
+        (("a", "b, c"), ["a: b, c", "a: b"]),
+        (("a", "b", "d"), ["a: b (waiting for d)", "a: b"]),
+    ],
+)
+def test_texts_from_whole_to_least(parts: tuple[str, ...], texts: list[str]) -> None:
+    assert told(*parts) == texts
+
+
+def test_a_terminal_of_forty_columns_is_drawn_on_in_one_row(terminal: Terminal) -> None:
+    with terminal.open() as stream, Console(stream) as console:
+        console.progress(*STEP)
+        wait_for(lambda: terminal.rows()[-1:] and terminal.rows()[-1].endswith(" training: step 123 of 300"))
+        assert len(terminal.rows()) == 1
 
 
 def test_a_stream_that_is_no_device_is_drawn_on_alone() -> None:
     stream = io.StringIO()
     line = StatusLine(stream)
-    line.show("a", "a")
+    line.show("a", ["a"])
     line.hide()
     line.hide()
     assert "a" in stream.getvalue() and shown(stream.getvalue()) == [""]

@@ -10,6 +10,7 @@ import pytest
 from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from platoon import exits
 from platoon.pipeline.job_lines import job_line, shorten
 from tests.screens import shown
 
@@ -28,7 +29,8 @@ def record(text: str = "", event: LogEvent | None = None, **more: Any) -> loggin
 
 
 def job(reason: str, message: str | None = "train main") -> logging.LogRecord:
-    return record(event=LogEvent.JOB_INFO, rule_msg=message, reason=reason, jobid=18)
+    more = {"rule_name": "train_run", "reason": reason, "jobid": 18, "indent": False, "is_checkpoint": False, "local": False}
+    return record(event=LogEvent.JOB_INFO, rule_msg=message, **more)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +70,42 @@ def test_a_terminal_is_told_of_jobs_and_faults(monkeypatch: pytest.MonkeyPatch) 
         record("DAG of jobs will be updated after completion."),
         record("filtered"),
         job("Missing output files: x"),
-        record("Error in rule train_run:\n    log: logs/train/main.log", LogEvent.ERROR),
+        record("Exiting because a job execution failed", LogEvent.ERROR),
     )
-    assert [row for row in shown(text) if row] == ["train main", "Error in rule train_run:", "    log: logs/train/main.log"]
+    assert [row for row in shown(text) if row] == ["train main", "Exiting because a job execution failed"]
 
 
-def test_elsewhere_nothing_changes() -> None:
+def exception(command: str, end: str) -> logging.LogRecord:
+    text = f"RuleException:\nCalledProcessError in file \"rules/train.smk\", line 35:\nCommand 'set -e; {command}' {end}."
+    return record(text, LogEvent.ERROR, exception="RuleException")
+
+
+def failure(command: str, jobid: int = 18, log: tuple[str, ...] = ("logs/train/main.log",)) -> logging.LogRecord:
+    more = {"rule_name": "train_run", "rule_msg": None, "jobid": jobid, "shellcmd": command, "log": list(log)}
+    return record("Error in rule train_run", LogEvent.JOB_ERROR, **more)
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "pipe"])
+def test_a_job_that_failed_is_told_in_one_line(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once, each with its own end; the shell lines and what the log holds are not repeated."""
+    monkeypatch.setenv("TERM", "xterm")
+    text = handled(
+        stream,
+        job("Missing output files: x"),
+        exception("exec platoon train a", "returned non-zero exit status 78"),
+        exception("exec platoon train b", "died with <Signals.SIGKILL: 9>"),
+        failure("exec platoon train b", jobid=19, log=()),
+        failure("exec platoon train a"),
+        failure("exec platoon train c", jobid=20),
+    )
+    failed = [row for row in shown(text, columns=400) if row.startswith("failed: ")]
+    assert failed == [
+        "failed: train_run (ended by SIGKILL)",
+        f"failed: train main (exit status 78: {exits.MEANINGS[78]}; log: logs/train/main.log)",
+        "failed: train_run (no exit status; log: logs/train/main.log)",
+    ]
+    assert "platoon train" not in text and "None" not in text
+
+
+def test_elsewhere_the_rest_stays_as_it_is() -> None:
     assert "Select jobs to execute..." in handled(io.StringIO(), record("Select jobs to execute..."))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from platoon.report.data import report_of
-from platoon.report.drawing import _DRAWINGS
+from platoon.report.drawing import _DRAWINGS, Drawn, draw
 from platoon.report.figures import FIGURES
 from platoon.report.page import changes, number, render, seconds, write_report
 
@@ -61,7 +61,8 @@ def test_the_page_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
     assert {path.stem for path in (tmp_path / "one/figures").iterdir()} == set(FIGURES)
     text = first.decode()
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?https?:", text), "the page must need nothing else"
-    assert text.count("<svg") == len(FIGURES)
+    assert text.count("<svg") == len(FIGURES) - 1
+    assert '<figure id="loss"><p>Nothing to draw: no run learned from conversations.</p><figcaption>' in text
     assert "0.310 → 0.620" in text
     assert "+0.330" in text, "the part 'state' stands apart"
 
@@ -71,7 +72,7 @@ def drawn_lines(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     from matplotlib.figure import Figure
 
     axes = Figure().subplots()
-    assert _DRAWINGS[name](axes, report_of(rows))
+    assert _DRAWINGS[name](axes, report_of(rows)) == ""
     return {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
 
 
@@ -88,20 +89,52 @@ def test_the_loss_of_each_warm_start_is_drawn_and_told() -> None:
     rows = [{"kind": "train", "run": "warm", "trainer": "sft", "steps": 4, "curve": curve}, *receipts()]
     lines = drawn_lines("loss", rows)
     assert list(lines) == ["warm"] and lines["warm"].get_xdata()[-1] == 4
-    text = render(report_of(rows), dict.fromkeys(FIGURES, "<svg></svg>"))
+    text = render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
     assert "loss 7.000 → 1.750" in text and "reward 0.350 → 0.600" in text
 
 
 def test_text_of_a_rollout_is_never_markup() -> None:
-    text = render(report_of(receipts()), dict.fromkeys(FIGURES, "<svg></svg>"))
+    text = render(report_of(receipts()), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
     assert "<script>" not in text
     assert "<img" not in text
     assert "ok &amp; done" in text
 
 
-def test_an_empty_report_says_so(tmp_path: Path) -> None:
+def test_a_figure_says_why_it_shows_nothing(tmp_path: Path) -> None:
+    """In the page and in its file; a run that trained each row on the weights that sampled it has no ages to draw."""
     write_report(report_of([]), tmp_path / "report.html", tmp_path / "figures")
-    assert "<svg" in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("Nothing to draw: no ") == text.count("<figcaption>") == len(FIGURES) and "<svg" not in text
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == len(FIGURES)
+    rows = receipts()
+    for point in rows[0]["curve"]:
+        point["staleness"] = {"mean": 0.0, "max": 0.0}
+    assert draw("staleness", report_of(rows)).nothing == "main trained each row on the weights that sampled it"
+
+
+def test_evaluations_stand_with_the_parts_of_their_rewards() -> None:
+    rows = receipts()
+    rows[1]["figures"]["components"] = {"parsed": 0.6, "reward": 0.31, "<b>": 1.0}
+    text = render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
+    table = text[text.index("<h2>Evaluations</h2>") :]
+    cells = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:4]]
+    assert cells[0][2:7] == ["mean reward", "&lt;b&gt;", "parsed", "state", "rollouts"]
+    assert [row[2:6] for row in cells[1:]] == [["0.310", "1.000", "0.600", "–"], ["0.620", "–", "0.950", "0.550"]]
+
+
+@pytest.mark.parametrize(("name", "rewards"), [("reward", (-2.0, 3.0)), ("evaluations", (-2.0, 3.0)), ("evaluations", (0.1, 0.2))])
+def test_rewards_below_zero_and_above_one_are_in_sight(name: str, rewards: tuple[float, float]) -> None:
+    from matplotlib.figure import Figure
+
+    rows = receipts(2)
+    for point, value in zip(rows[0]["curve"], rewards, strict=True):
+        point["reward"] = value
+    for row, value in zip(rows[1:], rewards, strict=True):
+        row["figures"]["reward_mean"] = value
+    axes = Figure().subplots()
+    assert _DRAWINGS[name](axes, report_of(rows)) == ""
+    bottom, top = axes.get_ylim()
+    assert bottom <= min(0.0, *rewards) and top >= max(rewards)
 
 
 def test_missing_is_not_zero() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -125,6 +126,8 @@ def test_another_identity_is_refused_and_going_back_restores_the_receipt(trained
         log = refused.stdout + refused.stderr
         assert "train.workflow_config.group_size: the run 'main' was trained with 2, this configuration says 4" in log
         assert "runs.main-2" in log, "the refusal says to give the run another name"
+        assert log.count("was trained with 2") == 1 and "message: None" not in log and "CalledProcessError" not in log
+        assert "failed: train main (exit status 78: configuration refused" in log and "; log: logs/train/main.log)" in log
         assert contents(run_dir) == held, "nothing of the run was touched"
         assert not receipt.exists()
     back = trained.snakemake()
@@ -181,6 +184,13 @@ def test_a_recipe_at_fault_is_told_without_frames_of_our_code(trained: Clone, na
     output = refused.stdout + refused.stderr
     assert refused.returncode == 1 and told in output and f"platoon config validate {name}" in output, output
     assert "/platoon/" not in output and "Traceback" not in output, output
+
+
+def test_other_results_have_logs_of_their_own(trained: Clone) -> None:
+    for settings, logs in ((("results=other/",), "other/logs/"), (("results=other", "logs=mine"), "mine/")):
+        planned = trained.snakemake(*settings, "-n", "--printshellcmds", target="prepare").stdout
+        places = re.findall(r"--log-file (\S+)", planned)
+        assert places and all(place.startswith(logs) for place in places), planned
 
 
 def test_a_workflow_of_a_user_imports_ours(trained: Clone, tmp_path: Path) -> None:

@@ -105,9 +105,9 @@ class RlTrainer(TrainerBase):
         specs = run.settings.specs
         reward = ""
         while run.steps_left and not run.stop.asked:
-            place = f"step {run.step + 1} of {self.planned_steps()}{reward}"
+            place = f"step {run.step + 1} of {self.planned_steps()}"
             trained = {policy.id: policy for policy in run.trained}
-            step = TrainStep(source, trained, self._settings, run.waits, partial(_tell, run, place))
+            step = TrainStep(source, trained, self._settings, run.waits, partial(_tell, run, place, reward))
             try:
                 result = await step.run()
             except TrainInterrupted:
@@ -133,5 +133,6 @@ class RlTrainer(TrainerBase):
             await rollouts.close()
 
 
-def _tell(run: Run, place: str, text: str) -> None:
-    run.tell("training", f"{place}, {text}")
+def _tell(run: Run, place: str, reward: str, text: str) -> None:
+    # The least important last: a narrow terminal leaves it out.
+    run.tell("training", f"{place}, {text}{reward}")
