@@ -346,6 +346,18 @@ def test_two_at_once_in_two_files_and_in_the_options_of_a_dataset(
     assert text.count("platoon: ") == 1
 
 
+@pytest.mark.parametrize("fields", ["nope", "[family, nope]", "[]", "''"])
+def test_fields_of_a_hold_out_that_tasks_do_not_have(
+    fields: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    config = make_recipe() / "configs/rl.yaml"
+    edit(config, "group_by: family", f"group_by: {fields}")
+    for command in (("config", "validate", "--tasks", config), ("prepare", config)):
+        code, text = run(*command)
+        assert (code, f"{config}: environments.0.service_kwargs.holdout.group_by: " in text) == (exits.CONFIG, True), text
+        assert text.count("nope") <= 1
+
+
 def test_a_dataset_without_tasks(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
     root = make_recipe()
     for path in root.glob("data/tasks/*/task.toml"):
