@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ def locked_dataset(
         raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
     lock.write(tools.cache.lock_by_digest(lock.digest))
     return Fetched(lock, path)
+
+
+def of_entry(problems: Iterable[Problem], number: int, file: str) -> Iterator[Problem]:
+    """The problems of an entry, those of its options by their whole keys in the configuration `file`."""
+    entry = f"environments.{number}."
+    for problem in problems:
+        whole = problem.file or problem.key.startswith(entry)
+        key = problem.key if whole else f"{entry}service_kwargs.{problem.key}".rstrip(".")
+        yield replace(problem, key=key, file=problem.file or file)
 
 
 def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, tuple[int, str]]) -> None:

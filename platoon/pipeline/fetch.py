@@ -15,7 +15,7 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
-from platoon.pipeline.datasets import locked_dataset, say_warnings
+from platoon.pipeline.datasets import locked_dataset, of_entry, say_warnings
 from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
 from platoon.pipeline.resolve import harbor_problems, path_problems, relative_paths, resolve
@@ -54,8 +54,8 @@ class FetchedEntry:
         return {key: value for key, value in row.items() if value is not None}
 
 
-def harbor_options(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> list[tuple[str, HarborOptions]]:
-    """Label and options of each entry whose dataset is fetched, of a configuration or a file of environments.
+def harbor_options(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> list[tuple[int, str, HarborOptions]]:
+    """Place, label and options of each entry whose dataset is fetched, of a configuration or a file of environments.
 
     Paths in them are relative to the file's folder. Raises ConfigError with every problem, and where no entry names a dataset.
     """
@@ -64,7 +64,7 @@ def harbor_options(config: Path, site: Site, overrides: tuple[str, ...] = ()) ->
         key = f"environments.{number}.service_kwargs"
         options = HarborOptions.parse(entry.get("service_kwargs", {}), key=key, file=str(config))
         if options.is_fetched:
-            found.append((label, options))
+            found.append((number, label, options))
     if not found:
         raise ConfigError(Problem("names no dataset to fetch", key="environments", file=str(config)))
     return found
@@ -79,14 +79,14 @@ def fetch_entries(
     """
     rows: list[FetchedEntry] = []
     problems: list[Problem] = []
-    for label, options in harbor_options(config, site, overrides):
+    for number, label, options in harbor_options(config, site, overrides):
         tools.progress(label)
         try:
             fetched = locked_dataset(options, config.parent, tools, update=update)
             say_warnings(tools.say, label, fetched.warnings)
             splits = split_lock(fetched.lock, options, config.parent)
         except ConfigError as error:
-            problems.extend(error.problems)
+            problems.extend(of_entry(error.problems, number, str(config)))
             continue
         summary = {"holdout": None, **entry_summary(fetched, splits, label)}
         refusals = refusals_of(fetched.lock)

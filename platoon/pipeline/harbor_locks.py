@@ -60,7 +60,7 @@ def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[st
 
     Nothing is written but tasks that the cache lacks. Raises ConfigError, NotPreparedError for an entry without a lock.
     """
-    for label, options in harbor_options(config, site, overrides):
+    for _, label, options in harbor_options(config, site, overrides):
         tools.progress(label)
         request = read_request(options, config.parent, tools.cache)
         answer = _answer(options, config.parent, tools.cache, label)
@@ -86,7 +86,7 @@ def verify_cache(
             raise ConfigError(Problem("is for a lock; a configuration has its site's", key="--cache"))
         own = HarborCache(site.harbor_cache)
         wanted = harbor_options(path, site, overrides)
-        locks = [(label, _answer(options, path.parent, own, label).lock) for label, options in wanted]
+        locks = [(label, _answer(options, path.parent, own, label).lock) for _, label, options in wanted]
     known = {name for _, lock in locks for name in lock.by_name}
     if unknown := sorted(set(tasks) - known):
         raise ConfigError(Problem(f"no task is called {printable(unknown[0])}", key="--task", file=str(path)))

@@ -24,7 +24,7 @@ from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.harness.spec import load_spec
 from platoon.host.console import Console
-from platoon.pipeline.datasets import entry_locks, fetch_tools, locked_dataset, recorded_datasets, say_warnings
+from platoon.pipeline.datasets import entry_locks, fetch_tools, locked_dataset, of_entry, recorded_datasets, say_warnings
 from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import is_spec, written_paths
@@ -52,7 +52,7 @@ def lock_datasets(
         try:
             harbor.append(_harbor_entry((number, label), entry, base, tools, (recorded or {}).get(label)))
         except ConfigError as error:
-            problems.extend(error.problems)
+            problems.extend(of_entry(error.problems, number, resolved.file))
     chat: list[dict[str, Any]] = []
     for _, text in written_paths({**resolved.values, "environments": []}):
         console.progress("lock", text)
@@ -81,7 +81,7 @@ def harness_entries(resolved: ResolvedConfig, base: Path) -> list[dict[str, str]
             content = load_spec(named_path(entry["harness"], base)).content()
         except ConfigError as error:
             key = f"environments.{number}.harness"
-            problems += [Problem(str(problem), key=key) for problem in error.problems]
+            problems += [Problem(str(problem), key=key, file=resolved.file) for problem in error.problems]
         else:
             found.append({"environment": entry.get("name") or "default", "digest": canonical_digest(content)})
     if problems:

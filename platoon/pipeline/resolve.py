@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ LEFT_OUT = (("log_path",), ("inference", "output_dir"))
 
 @dataclass(frozen=True)
 class ResolvedConfig:
-    """kind: which model the values are of. values: plain JSON, the keys that were given."""
+    """kind: which model the values are of. values: plain JSON, the keys that were given. file: where they are, for messages."""
 
     kind: Kind
     values: Mapping[str, Any]
+    file: str = field(default="", compare=False)
 
     def harbor_entries(self) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         """Place, label and entry of each environment that serves a Harbor dataset."""
@@ -81,7 +82,7 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
         holder.pop(key, None)
     relative_paths(values, loaded)
     _take_provider(values, site)
-    return ResolvedConfig(kind, values), []
+    return ResolvedConfig(kind, values, str(config)), []
 
 
 def write_resolved(path: Path, resolved: ResolvedConfig) -> None:
@@ -96,7 +97,7 @@ def read_resolved(path: Path) -> ResolvedConfig:
         raise ConfigError(
             Problem(f"is no resolved configuration of rule {RULE}", file=str(path), advice="run platoon resolve again")
         )
-    return ResolvedConfig(value["kind"], value["config"])
+    return ResolvedConfig(value["kind"], value["config"], str(path))
 
 
 def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from platoon.errors import ConfigError, Problem
 from platoon.host.imports import begin_import
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.config_defs.values import address_problem
 from platoon.train.policy.service import ServiceAddress
 from platoon.train.policy.spec import LOCAL, PolicySpec
 
@@ -77,8 +78,11 @@ async def run_services(
 
 
 def base_url(model: ModelSpec) -> str | None:
-    """Where a model's service is; None for the SDK's default address."""
-    return model.base_url or os.environ.get(ADDRESS_VARIABLE) or None
+    """Where a model's service is; None for the SDK's default address. Raises ConfigError for a variable that holds no address."""
+    given = os.environ.get(ADDRESS_VARIABLE) if model.base_url is None else None
+    if given and (problem := address_problem(given)) is not None:
+        raise ConfigError(replace(problem, key=ADDRESS_VARIABLE))
+    return model.base_url or given or None
 
 
 def place_of(model: ModelSpec) -> str:

@@ -15,6 +15,9 @@ from platoon.cli.main import main
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import Sources, read_sources
+from platoon.sampling.model_spec import ModelSpec
+from platoon.train.config_defs.values import address_problem
+from platoon.train.services import base_url
 
 pytestmark = pytest.mark.unit
 
@@ -174,6 +177,100 @@ def test_a_training_service_that_is_no_address(
     assert (code, f"{rule}{told}" in text.replace('"', "'")) == (exits.CONFIG, True), text
 
 
+ADDRESS_RULE = "must be `local` or an address that begins with http:// or https://, got"
+# Of `tinker_base_url`, or of TINKER_BASE_URL where a configuration names none.
+NO_ADDRESSES = {
+    **dict.fromkeys(
+        (
+            "htp://:::",
+            "  ",
+            " local",
+            "LOCAL",
+            "http://[::1",
+            "http://[::1]]",
+            "http://",
+            "http:///path",
+            "http://host:",
+            "http://host:x",
+            "http://host:-1",
+            "http://host:\uff18\uff10",
+            "http://h\u00f6st",
+            "http://\uff11\uff12\uff17.0.0.1",
+            "http://ho st",
+            " http://host",
+            "http://host ",
+            "http://host\n",
+            "http://host\x00",
+            "http://host\\x",
+            "http://host/\u00e9",
+            "http://host?x=1",
+            "http://host#x",
+            "http://.",
+            "http://-",
+            "http://a..b",
+            "http://999.1.1.1",
+            "http://" + "a" * 300,
+        ),
+        ADDRESS_RULE,
+    ),
+    "http://host:99999": "its port must be 1 to 65535, got 99999",
+    "http://host:0": "its port must be 1 to 65535, got 0",
+    "http://user:secret@host": "must hold no user and no password",
+    "http://secret@host:80/x": "must hold no user and no password",
+}
+ADDRESSES = (
+    "local",
+    "http://host",
+    "https://a_b.example.com:8000/api/v1",
+    "http://127.0.0.1:1",
+    "http://[::1]:65535",
+    "https://xn--hst-sna.de",
+)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "htp://:::",
+        "  ",
+        "http://[::1",
+        "http://",
+        "http://host:99999",
+        "http://user:secret@host",
+        "http://h\u00f6st",
+        "http://host\n",
+    ],
+)
+def test_an_address_that_is_none_is_told_with_file_and_key(
+    address: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    config = evaluation(make_recipe(), tinker_base_url=address)
+    code, text = run("config", "validate", config)
+    rule = NO_ADDRESSES.get(address, ADDRESS_RULE)
+    assert (code, f"{config}: tinker_base_url: {rule}" in text) == (exits.CONFIG, True), text
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
+def test_texts_that_are_no_address_of_a_service(address: str) -> None:
+    problem = address_problem(address)
+    assert problem is not None and problem.rule.startswith(NO_ADDRESSES[address])
+
+
+@pytest.mark.parametrize("address", ["http://host:99999", "http://user:secret@host"])
+def test_a_variable_that_holds_no_address_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINKER_BASE_URL", address)
+    with pytest.raises(ConfigError, match=r"^TINKER_BASE_URL: ") as refused:
+        base_url(ModelSpec("m", "r"))
+    assert NO_ADDRESSES[address] in str(refused.value) and "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_texts_that_are_addresses_of_a_service(address: str) -> None:
+    assert address_problem(address) is None
+
+
 def test_faults_of_every_kind_are_in_one_report(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
     """Unknown keys hide no wrong name, and a wrong run no missing file."""
     root = make_recipe()
@@ -247,6 +344,18 @@ def test_two_at_once_in_two_files_and_in_the_options_of_a_dataset(
     assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.provdier: unknown key (did you mean provider?)" in text
     assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: no such file or directory: ../data/nowhere" in text
     assert text.count("platoon: ") == 1
+
+
+@pytest.mark.parametrize("fields", ["nope", "[family, nope]", "[]", "''"])
+def test_fields_of_a_hold_out_that_tasks_do_not_have(
+    fields: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    config = make_recipe() / "configs/rl.yaml"
+    edit(config, "group_by: family", f"group_by: {fields}")
+    for command in (("config", "validate", "--tasks", config), ("prepare", config)):
+        code, text = run(*command)
+        assert (code, f"{config}: environments.0.service_kwargs.holdout.group_by: " in text) == (exits.CONFIG, True), text
+        assert text.count("nope") <= 1
 
 
 def test_a_dataset_without_tasks(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:

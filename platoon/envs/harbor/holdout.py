@@ -15,6 +15,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
+from platoon.config.model import nearest
 from platoon.envs.harbor.options import HoldOut
 from platoon.errors import ConfigError, Problem
 
@@ -66,22 +67,37 @@ def eval_digest(names: Iterable[str]) -> str:
 
 
 def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRow, str, str]]:
-    placed, problems = [], []
+    placed: list[tuple[HoldOutRow, str, str]] = []
+    lacking: dict[tuple[str, str], list[str]] = defaultdict(list)
+    unknown_files: list[str] = []
     for row in rows:
         group = next((_text(row.index[name]) for name in options.group_fields if row.index.get(name) is not None), None)
         stratum = "" if options.stratify_by is None else row.index.get(options.stratify_by)
         if group is not None and stratum is not None:
             placed.append((row, group, _text(stratum)))
         elif row.runnable:
-            key, names = ("group_by", options.group_fields) if group is None else ("stratify_by", [options.stratify_by])
-            problems.append(Problem(f"task {row.name} has no field {' or '.join(map(str, names))}", key=f"holdout.{key}"))
+            key, names = ("group_by", options.group_fields) if group is None else ("stratify_by", [str(options.stratify_by)])
+            lacking[key, " or ".join(names)].append(row.name)
         if row.runnable and row.input_files is None:
-            problems.append(
-                Problem(f"the lock does not say which input files task {row.name} has", key="holdout", advice="fetch it again")
-            )
+            unknown_files.append(row.name)
+    known = {name for row in rows for name, value in row.index.items() if value is not None}
+    problems = [
+        Problem(f"{_tasks(tasks)} no field {names}", key=f"holdout.{key}", advice=nearest(names, known))
+        for (key, names), tasks in lacking.items()
+    ]
+    # What a task lacks is told above; a further field that not one has is a slip of the pen.
+    for name in sorted({*options.group_fields} - known) if placed and not lacking else ():
+        problems.append(Problem(f"no task has a field {name}", key="holdout.group_by", advice=nearest(name, known)))
+    if unknown_files:
+        rule = f"the lock does not say which input files it has of: {', '.join(unknown_files[:5])}"
+        problems.append(Problem(rule, key="holdout", advice="fetch it again"))
     if problems:
         raise ConfigError(problems)
     return placed
+
+
+def _tasks(names: Sequence[str]) -> str:
+    return f"task {names[0]} has" if len(names) == 1 else f"{len(names)} tasks, {names[0]} first, have"
 
 
 def _joined_groups(placed: Sequence[tuple[HoldOutRow, str, str]], options: HoldOut) -> dict[str, str]:

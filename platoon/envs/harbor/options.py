@@ -82,14 +82,18 @@ class IndexMetadata(ConfigModel):
     """names below `[metadata]`"""
 
 
+# Of the index.
+FieldName = Annotated[str, Field(min_length=1)]
+
+
 class HoldOut(ConfigModel):
     """`holdout:` which whole groups of tasks are kept for evaluation."""
 
     fraction: Annotated[float, Field(gt=0, lt=1)]
     """share of the tasks that is held out, between 0 and 1"""
-    group_by: str | list[str]
+    group_by: FieldName | Annotated[list[FieldName], Field(min_length=1)]
     """index field or fields whose equal values keep tasks together"""
-    stratify_by: str | None = None
+    stratify_by: FieldName | None = None
     """index field whose values are held out in equal shares"""
     seed: int = 0
     """chooses the groups"""

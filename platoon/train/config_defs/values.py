@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -39,18 +40,45 @@ def _directory_name(name: str) -> str:
 DirectoryName = Annotated[str, AfterValidator(_directory_name)]
 
 EMBEDDED_SERVICE = "local"
+MOST_PORT = 65535
+MOST_HOST_CHARACTERS = 253
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+# Names of other scripts are written as xn--; a query or a fragment would swallow the path of a call.
+ADDRESS = re.compile(
+    rf"https?://(?P<host>\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>[0-9]{{1,9}}))?(?:/[A-Za-z0-9._~!$&'()*+,;=:%/-]*)?"
+)
+
+
+def address_problem(text: str) -> Problem | None:
+    """Why a text is no address of a training service; None for one that is. What could be a password is not repeated."""
+    if text == EMBEDDED_SERVICE:
+        return None
+    if "@" in text:
+        return Problem("must hold no user and no password", advice="the key of the service goes into TINKER_API_KEY")
+    found = ADDRESS.fullmatch(text)
+    if found is None or not _is_host(found["host"]):
+        advice = nearest(text, [EMBEDDED_SERVICE]) if "/" not in text else ""
+        rule = f"must be `{EMBEDDED_SERVICE}` or an address that begins with http:// or https://, got {show(text)}"
+        return Problem(rule, advice=advice if advice.startswith("did") else "")
+    if found["port"] is not None and not 1 <= int(found["port"]) <= MOST_PORT:
+        return Problem(f"its port must be 1 to {MOST_PORT}, got {found['port']}")
+    return None
+
+
+def _is_host(host: str) -> bool:
+    try:
+        if host.startswith("["):
+            ipaddress.IPv6Address(host[1:-1])
+        elif not host.strip("0123456789."):
+            ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return len(host) <= MOST_HOST_CHARACTERS
 
 
 def _service_address(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        whole = False
-    if text != EMBEDDED_SERVICE and not whole:
-        advice = nearest(text, [EMBEDDED_SERVICE]) if "/" not in text else ""
-        rule = f"must be `{EMBEDDED_SERVICE}` or an address that begins with http:// or https://, got {show(text)}"
-        raise problems_error([Problem(rule, advice=advice if advice.startswith("did") else "")])
+    if (problem := address_problem(text)) is not None:
+        raise problems_error([problem])
     return text
 
 

@@ -66,9 +66,11 @@ def test_what_a_task_lacks_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
         split(rows, HoldOut(fraction=0.5, group_by=["group", "family"], stratify_by="level"))
     texts = [str(problem) for problem in caught.value.problems]
-    assert "holdout.group_by: task a has no field group or family" in texts
-    assert "holdout.stratify_by: task b has no field level" in texts
+    assert "holdout.group_by: task a has no field group or family (known here: group)" in texts
+    assert "holdout.stratify_by: 2 tasks, b first, have no field level (known here: group)" in texts
     assert any("old" in text and "fetch it again" in text for text in texts)
+    with pytest.raises(ConfigError, match=r"holdout\.group_by: no task has a field grup \(did you mean group\?\)"):
+        split([row("b", "g")], HoldOut(fraction=0.5, group_by=["group", "grup"]))
     assert not any("refused" in text for text in texts)
     with pytest.raises(ConfigError, match="matches no input file"):
         split([row("b", "g")], HoldOut(fraction=0.5, group_by="group", ignore_inputs=["*.none"]))
