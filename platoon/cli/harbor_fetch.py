@@ -58,7 +58,18 @@ def fetch(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Fetch datasets into the cache and write their locks.
+    Prints a line for each that is missing or differs (exit 1).
+    """
+    from platoon.pipeline.datasets import say_warnings
+    from platoon.pipeline.harbor_locks import verify_cache
+
+    with _working(site_path, log_file) as (site, console):
+        found = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
+        for label, warnings in found.warnings.items():
+            say_warnings(console.say, label, warnings)
+        advice = " (platoon harbor fetch CONFIG --repair fetches the others again)" if found.faults else ""
+        console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked{advice}")
+    for fault in found.faults:
 
     CONFIG, a configuration or a file of environments, names them. Datasets that are pinned and here already are not fetched again.
     """
@@ -88,9 +99,7 @@ def lock(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Lock datasets as a run does, or check their locks.
-
-    CONFIG names the datasets, as for fetch.
+def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries
@@ -137,17 +146,7 @@ def verify(
 ) -> None:
     """Hash the cached tasks of locks again.
 
-    Prints a line for each that is missing or differs (exit 1).
-    """
-    from platoon.pipeline.datasets import say_warnings
-    from platoon.pipeline.harbor_locks import verify_cache
-
-    with _working(site_path, log_file) as (site, console):
-        found = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
-        for label, warnings in found.warnings.items():
-            say_warnings(console.say, label, warnings)
-        console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked")
-    for fault in found.faults:
+    console = screen()
         click.echo(json.dumps(vars(fault), ensure_ascii=False, sort_keys=True) if as_json else str(fault))
     if found.faults:
         sys.exit(exits.FAILED)
@@ -179,19 +178,20 @@ def _print_entries(rows: Sequence[FetchedEntry], *, as_json: bool, splits: bool)
 
 
 def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from platoon.cli.screen import say, screen
 
     table = Table("environment", "tasks", "runnable", "fetched", "held out", "lock", title="datasets", title_justify="left")
     for row in rows:
         held = f"{row.holdout['eval']} of {row.runnable}" if row.holdout else "-"
         table.add_row(Text(row.environment), str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19])
-    console = Console(soft_wrap=True)
+    console = screen()
     console.print(table)
     for row in rows:
         for split, ids in (row.splits or {}).items():
             names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))
-            console.print(f"{row.environment}: {split} has {len(ids)}: {names}", markup=False, highlight=False)
+            say(console, f"{row.environment}: {split} has {len(ids)}: {names}")
         for code, (count, example) in row.refusals.items():
-            console.print(f"{row.environment}: {count} refused as {code}, such as {example}", markup=False, highlight=False)
+            say(console, f"{row.environment}: {count} refused as {code}, such as {example}")

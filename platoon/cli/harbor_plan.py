@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def plan(task_dir: Path, overlay_dirs: tuple[Path, ...], privileges: bool, as_json: bool) -> None:
     """Show what a fetch makes of one task directory.
 
-    Its stack plan, its image plan and its warnings, or why it is refused (exit 1).
+    Its stack plan, its image plan and its warnings, or every reason why it is refused (exit 1).
     """
     from platoon import exits
     from platoon.config.text import printable
@@ -73,72 +73,79 @@ def _planned(task_dir: Path, overlays: list[Overlay], privileges: bool) -> dict[
 
 
 def _show(found: dict[str, Any], task_dir: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from platoon.cli.screen import cell, say, screen
     from platoon.config.text import printable
 
-    console = Console(highlight=False)
+    console = screen()
     name = printable(task_dir.resolve().name)
     for warning in found["warnings"]:
-        console.print(f"warning: {warning}", markup=False)
+        say(console, f"warning: {warning}")
     if found["refused"] is not None:
-        console.print(f"{name} is refused: {found['refused']}", markup=False)
+        say(console, f"{name} is refused: {found['refused']}")
         for problem in found["problems"][1:]:
-            console.print(f"  and {problem}", markup=False)
+            say(console, f"  and {problem}")
         return
-    console.print(f"{name}: {found['kind']}", markup=False)
+    say(console, f"{name}: {found['kind']}")
     if found["stack"] is not None:
-        table = Table(title="stack", title_justify="left")
-        for heading in ("service", "image", "command", "ports", "waits for", "health", "mounts"):
-            table.add_column(heading, overflow="fold")
-        for row in _service_rows(found["stack"]):
-            table.add_row(*(_cell(text) for text in row))
+        table = Table(title="stack, in the order of starting", title_justify="left", show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for service, rows in _service_rows(found["stack"]):
+            for number, (key, value) in enumerate(rows):
+                table.add_row(cell(service if number == 0 else ""), key, cell(value))
+            table.add_section()
         console.print(table)
     table = Table(title="task image", title_justify="left", show_header=False)
-    table.add_column()
+    table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in _image_rows(found["image"]):
-        table.add_row(key, _cell(value))
+        table.add_row(key, cell(value))
     console.print(table)
     for reference in found["unrewritable_references"]:
         place = f"{reference['file']}:{reference['line']}"
-        console.print(
-            f"{place} names {reference['service']}:{reference['port']}, which the host network cannot rewrite", markup=False
-        )
+        say(console, f"{place} names {reference['service']}:{reference['port']}, which the host network cannot rewrite")
 
 
-def _service_rows(stack: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+def _service_rows(stack: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Each service with what the plan says of it."""
     services = {"main": stack["main"], **stack["services"]}
     for name in stack["order"]:
         service = services[name]
         image = service["image"]
-        source = "the task's" if "from" in image else image.get("ref") or f"built, {image['build']['key'][:19]}"
         init = service.get("init") or service
         words = [*(init.get("entrypoint") or []), *(init.get("command") or [])]
-        waits = ", ".join(f"{other} ({_condition(wait)})" for other, wait in service["depends_on"].items())
         check = service["healthcheck"] or {}
-        mounts = [mount["target"] for key in ("binds", "volumes", "tmpfs") for mount in service.get(key, ())]
-        ports = ", ".join(f"{port['port']}/{port['protocol']}" for port in service["ports"])
-        yield (
-            name,
-            source,
-            " ".join(map(_text, words)),
-            ports,
-            waits,
-            " ".join(map(_text, check.get("test") or [])),
-            ", ".join(mounts),
-        )
+        privileges = stack["privileges"].get(name, {})
+        rows = {
+            "image": "the task's" if "from" in image else image.get("ref") or f"built, {image['build']['key'][:19]}",
+            "command": " ".join(map(_text, words)),
+            "ports": ", ".join(f"{port['port']}/{port['protocol']}" for port in service["ports"]),
+            "waits for": ", ".join(f"{other} ({_condition(wait)})" for other, wait in service["depends_on"].items()),
+            "health": " ".join(map(_text, check.get("test") or [])),
+            "mounts": ", ".join(_mounts(service)),
+            "environment": ", ".join(service["env"]),
+            "privileges": ", ".join(["privileged"] * ("privileged" in privileges) + list(privileges.get("cap_add", ()))),
+        }
+        yield name, [(key, value) for key, value in rows.items() if value]
     for name, external in stack["externals"].items():
-        yield (
-            name,
-            f"node service {external['service']}",
-            "",
-            ", ".join(str(port["port"]) for port in external["ports"]),
-            "",
-            "",
-            "",
-        )
+        ports = ", ".join(str(port["port"]) for port in external["ports"])
+        scope = ", ".join(f"{key}={_text(value)}" for key, value in external["scope"].items())
+        rows = {"served by": f"the node service {external['service']}", "ports": ports, "scope": scope}
+        yield name, [(key, value) for key, value in rows.items() if value]
+
+
+def _mounts(service: dict[str, Any]) -> Iterator[str]:
+    for bind in service.get("binds", ()):
+        ((kind, source),) = bind["source"].items()
+        shown = source if kind == "task" else f"<{kind} {source}>"
+        yield f"{bind['target']} from {shown}{' (read-only)' if bind['read_only'] else ''}"
+    for volume in service.get("volumes", ()):
+        yield volume["target"] if volume["name"] is None else f"{volume['target']} from the volume {volume['name']}"
+    for mount in service.get("tmpfs", ()):
+        yield f"{mount['target']} in memory"
 
 
 def _condition(wait: Any) -> str:
@@ -172,13 +179,7 @@ def _image_rows(image: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield key, json.dumps(value, ensure_ascii=False)
     for note in image.get("notes", ()):
         yield "built", note
+    for name in image.get("empty_directories", ()):
+        yield "built", f"{name}/ as an empty directory"
     if image.get("upload_environment"):
         yield "uploads", "environment/"
-
-
-def _cell(text: str) -> Any:
-    from rich.text import Text
-
-    from platoon.config.text import printable
-
-    return Text(printable(text))

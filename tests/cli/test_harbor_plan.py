@@ -54,6 +54,8 @@ def test_a_table_a_person_can_read(task: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     for text in ("task: sidecars", "postgres:16", "db (healthy)", "<self 5432>", "WORKDIR /app", "sha256:", "warning: db.restart"):
         assert text in shown
+    # Long lines stay whole where they are piped.
+    assert "pg_isready -h <self 5432>" in shown
     assert "instruction.md:1 names db:5432" in shown
 
 
@@ -84,6 +86,33 @@ def test_privileges_and_overlays(task: Path, tmp_path: Path, capsys: pytest.Capt
     (overlay / "overlay.toml").write_text('[[compose]]\nservice = "db"\nunset = ["pid"]\n')
     assert run(str(task), "--json", "--privileges", "--overlay", str(overlay)) == exits.DONE
     assert json.loads(capsys.readouterr().out)["stack"]["privileges"] == {"db": {"privileged": True}}
+
+
+def test_what_a_stack_has_beside_commands(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compose = """
+services:
+  main: {volumes: ["./f:/f:ro", "cache:/c", "/anonymous"], tmpfs: [/t]}
+  db: {image: x, cap_add: [SYS_ADMIN], privileged: true, volumes: ["${HOST_AGENT_LOGS_PATH}/db:/l"]}
+  judge: {image: y, expose: [80]}
+volumes: {cache: }
+"""
+    (task / "environment/docker-compose.yaml").write_text(compose)
+    (task / "environment/f").write_text("x")
+    (task / "environment/Dockerfile").write_text("FROM alpine\nCOPY gone/ /x/\nRUN y\n")
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    (overlay / "overlay.toml").write_text('[[compose]]\nservice = "judge"\nexternal = "j"\nscope = { a = "b" }\n')
+    assert run(str(task), "--overlay", str(overlay), "--privileges") == exits.DONE
+    shown = capsys.readouterr().out
+    for text in (
+        "/f from environment/f (read-only), /c from the volume cache, /anonymous, /t in memory",
+        "/l from <logs agent/db>",
+        "privileged, SYS_ADMIN",
+        "the node service j",
+        "a=b",
+        "gone/ as an empty directory",
+    ):
+        assert text in " ".join(shown.split())
 
 
 def test_another_refusal_of_the_task(task: Path, capsys: pytest.CaptureFixture[str]) -> None:

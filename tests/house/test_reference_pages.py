@@ -42,6 +42,17 @@ def test_index_names_every_entry(checkout: Path, folder: str) -> None:
     assert named == present
 
 
+def test_tables_are_tables(checkout: Path) -> None:
+    """No text was reflowed that holds a table: a row of dashes stands alone on its line, below a row of as many cells."""
+    pages = [*(checkout / "docs").rglob("*.md"), *checkout.glob("*.md"), *(checkout / "recipes").rglob("*.md")]
+    for page in pages:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            if re.search(r"\|\s*:?---", line):
+                assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", line), f"{page}:{number + 1}"
+                assert len(re.findall(r"(?<!\\)\|", lines[number - 1])) == line.count("|"), f"{page}:{number}"
+
+
 def test_the_index_of_the_docs_names_every_page(checkout: Path) -> None:
     linked = set(re.findall(r"\]\(([\w./-]+\.md)\)", (checkout / "docs/README.md").read_text()))
     pages = {str(path.relative_to(checkout / "docs")) for path in (checkout / "docs").glob("*/*.md")}

@@ -105,14 +105,25 @@ def sweep_staging(cache: HarborCache) -> None:
 
 def check_cached(digest: str, cache: HarborCache) -> Path:
     """The directory of a cached task whose bytes are those its name says. Raises PlatoonError when it is missing or differs."""
+    task = cache.task(digest)
     if found := cache_problems([digest], cache)[0]:
-        raise PlatoonError(f"a cached task is missing, or not what its digest says: {found} (run platoon harbor fetch)")
-    return cache.task(digest)
+        raise PlatoonError(f"{task}: a cached task is missing, or not what its digest says: {found} (run platoon harbor fetch)")
+    return task
 
 
 def cache_problems(digests: Iterable[str], cache: HarborCache) -> list[str | None]:
     """For each digest what keeps the cached task from being what it says, or None. Reads all of them."""
-    return verify_tasks(ExpectedTask(cache.task(digest), digest) for digest in digests)
+    expected = [ExpectedTask(cache.task(digest), digest) for digest in digests]
+    return [
+        None if found is None else _fault(found, task, cache) for found, task in zip(verify_tasks(expected), expected, strict=True)
+    ]
+
+
+def _fault(found: str, task: ExpectedTask, cache: HarborCache) -> str:
+    """In terms of the task: whoever tells it knows where the cache is."""
+    if not cache.has_task(task.digest):
+        return f"{task.digest} is not in the cache"
+    return found.removeprefix(f"{cache.task(task.digest)}: ").replace(f"{cache.task(task.digest)}/", "")
 
 
 def staging_name() -> str:

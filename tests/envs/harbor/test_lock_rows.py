@@ -67,6 +67,23 @@ def test_h027_the_file_lies_over_harbors_base(locked: Locked) -> None:
     assert main["env"] == {"A": "file", "B": "file"}
 
 
+@pytest.mark.parametrize(
+    ("compose", "kind"),
+    [
+        (None, "single"),
+        ("services: {main: {}}\n", "trivial"),
+        ("version: '3'\nservices: {main: }\n", "trivial"),
+        ("services: {main: {working_dir: /x}}\n", "main_only"),
+        ("name: x\nservices: {main: {}}\n", "main_only"),
+        ("services: {main: {}, db: {image: x}}\n", "sidecars"),
+    ],
+)
+def test_h030_h031_what_kind_of_stack_a_lock_says(locked: Locked, compose: str | None, kind: str) -> None:
+    row, plan = locked(compose)
+    assert (row.refused, row.flags["stack"]) == (None, kind)
+    assert (row.compose is None) == (plan == {}) == (kind in ("single", "trivial"))
+
+
 def test_h028_interpolation(locked: Locked) -> None:
     toml = '[environment.env]\nSET = "s"\n'
     compose = 'services: {main: {environment: {A: "${NO:-x}", B: "${SET:?e}", C: "a$$b", D: "${SET:+y}", E: "${NO-z}"}}}\n'
@@ -406,7 +423,7 @@ def directory(make_task: MakeTask, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_h039_h040_h050_h517_s507_a_dataset_directory_skips_what_cannot_run(
+def test_h039_h040_h517_s507_a_dataset_directory_skips_what_cannot_run(
     directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -226,3 +226,97 @@ def test_h007_what_is_no_adapter(change: dict[str, Any], words: str) -> None:
 def test_h007_a_dataset_beside_it(fetching: Fetching) -> None:
     with pytest.raises(ConfigError, match="adapter: excludes dataset"):
         HarborOptions.parse({"dataset": "d", "adapter": {"repo": "r", "commit": "a" * 40, "command": ["x"]}})
+
+
+UPSTREAM = """
+    import argparse, shutil
+    from pathlib import Path
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output-dir", type=Path, default=Path(__file__).parents[4] / "datasets")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--task-ids", nargs="+")
+    parser.add_argument("--source", type=Path, required=True)
+    args = parser.parse_args()
+    template = Path(__file__).parent / "task-template"
+    for problem in sorted((args.source / "problems").iterdir())[: args.limit]:
+        task = args.output_dir / f"bench-{problem.name}"
+        shutil.copytree(template, task)
+        (task / "instruction.md").write_text((problem / "statement").read_text())
+        (task / "environment/app").mkdir()
+        compose = task / "environment/docker-compose.yaml"
+        compose.write_text(compose.read_text().replace("{problem_id}", problem.name))
+"""
+TEMPLATE = {
+    "task.toml": 'schema_version = "1.1"\n[task]\nname = "bench/task"\n[environment]\ncpus = 2\nallow_internet = true\n',
+    "tests/test.sh": "#!/bin/bash\ncurl http://proxy:8082/ > /logs/verifier/reward.txt\n",
+    "environment/Dockerfile": "FROM debian:12\nCOPY app/ /app/\nRUN true\n",
+    "environment/proxy.py": "print()\n",
+    "environment/docker-compose.yaml": """
+services:
+  main:
+    depends_on: {proxy: {condition: service_healthy}}
+    environment: {PROBLEM_ID: "{problem_id}", JUDGE_URL: "http://proxy:8082"}
+    networks: [front]
+  proxy:
+    image: python:3.12-slim
+    command: [python3, /judge/proxy.py]
+    expose: ["8082"]
+    volumes: ["./proxy.py:/judge/proxy.py:ro", "${HOST_ARTIFACTS_PATH}/judge:/logs/judge"]
+    healthcheck: {test: [CMD, "true"], interval: 5s, retries: 360}
+    networks: [front, closed]
+  engine:
+    image: judge:1
+    privileged: true
+    volumes: ["${PROBLEMS_PATH}/{problem_id}:/problem:ro"]
+    networks: [closed]
+networks: {front: , closed: {internal: true}}
+""",
+}
+SERVED_BY_A_NODE = """
+[[compose]]
+service = "engine"
+external = "go-judge"
+scope = { problem = "${PROBLEM_ID}" }
+[[compose]]
+service = "proxy"
+unset = ["networks"]
+[[compose]]
+service = "main"
+unset = ["networks"]
+"""
+
+
+def test_h008_an_adapter_in_the_shape_of_upstreams(make_repository: MakeRepository, fetching: Fetching) -> None:
+    """A package beside the problems it reads, a judge behind a proxy, an empty directory that its Dockerfile copies."""
+    repository = make_repository("upstream")
+    package = repository.path / "adapters/bench/src/bench_adapter"
+    for name, text in {"main.py": textwrap.dedent(UPSTREAM), "__init__.py": ""}.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    for name, text in TEMPLATE.items():
+        (package / "task-template" / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / "task-template" / name).write_text(text)
+    for problem in ("7", "36"):
+        (repository.path / "problems" / problem).mkdir(parents=True)
+        (repository.path / "problems" / problem / "statement").write_text(f"Solve {problem}.\n")
+    (fetching.base / "over").mkdir()
+    (fetching.base / "over/overlay.toml").write_text(SERVED_BY_A_NODE)
+    adapter = {
+        "repo": repository.url,
+        "commit": repository.commit(),
+        "path": "adapters/bench",
+        "command": [sys.executable, "-m", "bench_adapter.main"],
+        "args": ["--source", "{repo}"],
+        "env": {"PYTHONPATH": "src"},
+    }
+    refused = fetching({"adapter": adapter}).lock
+    assert {(row.refused or "").partition(":")[0] for row in refused.tasks} == {"compose"}
+    lock = fetching({"adapter": adapter, "overlays": ["over"]}).lock
+    assert lock.runnable == ("bench-36", "bench-7")
+    for row in lock.tasks:
+        plan = lock.stack_plan(row)
+        assert plan is not None
+        assert plan.externals["engine"].scope == {"problem": row.name.removeprefix("bench-")}
+        assert (plan.order, plan.privileges, plan.host_env) == (("proxy", "main"), {}, [])
+        assert row.image["empty_directories"] == ["app"]
