@@ -58,18 +58,7 @@ def fetch(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    Prints a line for each that is missing or differs (exit 1).
-    """
-    from platoon.pipeline.datasets import say_warnings
-    from platoon.pipeline.harbor_locks import verify_cache
-
-    with _working(site_path, log_file) as (site, console):
-        found = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
-        for label, warnings in found.warnings.items():
-            say_warnings(console.say, label, warnings)
-        advice = " (platoon harbor fetch CONFIG --repair fetches the others again)" if found.faults else ""
-        console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked{advice}")
-    for fault in found.faults:
+    """Fetch datasets into the cache and write their locks.
 
     CONFIG, a configuration or a file of environments, names them. Datasets that are pinned and here already are not fetched again.
     """
@@ -99,7 +88,9 @@ def lock(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
+    """Lock datasets as a run does, or check their locks.
+
+    CONFIG names the datasets, as for fetch.
     """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries
@@ -146,7 +137,18 @@ def verify(
 ) -> None:
     """Hash the cached tasks of locks again.
 
-    console = screen()
+    Prints a line for each that is missing or differs (exit 1).
+    """
+    from platoon.pipeline.datasets import say_warnings
+    from platoon.pipeline.harbor_locks import verify_cache
+
+    with _working(site_path, log_file) as (site, console):
+        found = verify_cache(path, site, overrides, cache=cache, tasks=tasks)
+        for label, warnings in found.warnings.items():
+            say_warnings(console.say, label, warnings)
+        advice = " (platoon harbor fetch CONFIG --repair fetches the others again)" if found.faults else ""
+        console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked{advice}")
+    for fault in found.faults:
         click.echo(json.dumps(vars(fault), ensure_ascii=False, sort_keys=True) if as_json else str(fault))
     if found.faults:
         sys.exit(exits.FAILED)
