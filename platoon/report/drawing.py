@@ -151,7 +151,8 @@ def _step_time(axes: Axes, report: Report) -> str:
         values = [float(dig(row, "seconds", part) or 0.0) for row in run.curve]
         axes.bar(steps, values, 1.0, bottom=below, color=color, label=WALL_PARTS[part])
         below = [low + value for low, value in zip(below, values, strict=True)]
-    axes.set(ylabel="seconds")
+    # A stacked bar begins where another ends, which would leave no room above the highest.
+    axes.set(ylabel="seconds", ylim=(0, 1.05 * max(below)) if any(below) else (0, 1))
     _over_steps(axes, f"step of {run.name}")
     axes.legend(**ABOVE_AXES, ncols=len(parts))
     return ""
