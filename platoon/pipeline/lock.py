@@ -29,6 +29,7 @@ from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import is_spec, written_paths
 from platoon.site import Site
+from platoon.train.trainer.sft_data import read_conversations
 
 RULE = "platoon-datasets-v1"
 CHAT_KIND = "chat"
@@ -209,6 +210,7 @@ def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
         raise ConfigError(Problem(f"cannot be read: {printable(reason)}", key="trainer_options.data", file=text)) from None
     if found.size_bytes == 0:
         raise ConfigError(Problem("is empty", key="trainer_options.data", file=text))
+    read_conversations({text: path})
     target = chat_path(site, found.digest)
     if not target.is_file() or file_digest(target).digest != found.digest:
         publish_bytes(target, path.read_bytes())

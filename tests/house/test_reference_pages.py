@@ -16,7 +16,7 @@ from platoon import exits
 from platoon.cli.main import COMMANDS
 from platoon.config.meanings import meanings
 from platoon.pipeline.reference import MODELS
-from platoon.train.trainer.sft import SftOptions
+from platoon.train.config_defs.trainer_options import SftOptions
 
 pytestmark = pytest.mark.unit
 

@@ -18,6 +18,7 @@ from platoon.pipeline.sources import Sources, read_sources
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.values import address_problem
 from platoon.train.services import base_url
+from platoon.train.trainer.sft_data import read_conversations
 
 pytestmark = pytest.mark.unit
 
@@ -407,6 +408,55 @@ def test_conversations_that_are_not_there_or_empty(make_recipe: MakeRecipe, run:
     code, text = inputs(root, run, "sft")
     assert code == exits.CONFIG
     assert f"{root}/configs/sft.yaml: trainer_options.data: no such file or directory: ../data/chat.jsonl" in text
+
+
+CHAT_FAULTS = {
+    "no json": "not a JSON line",
+    "[1]": 'needs {"messages": [...]}',
+    '{"messages": 3}': 'needs {"messages": [...]}',
+    '{"messages": [{"content": "x"}]}': "every message is an object with a role",
+    '{"messages": [{"role": "user", "content": "x"}], "tools": 3}': "tools is a list of objects",
+}
+
+
+@pytest.mark.parametrize("line", CHAT_FAULTS)
+def test_a_line_that_is_no_conversation(line: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    root = make_recipe()
+    data = root / "data/chat.jsonl"
+    data.write_text(data.read_text() + "\n" + line + "\n")
+    config = root / "configs/sft.yaml"
+    for command in (("config", "validate", "--tasks", config), ("prepare", config), ("train", config, "--run-dir", root / "run")):
+        code, text = run(*command)
+        assert (code, f"../data/chat.jsonl:3: {CHAT_FAULTS[line]}" in text) == (exits.CONFIG, True), text
+    assert not (root / "run").exists()
+
+
+def test_of_many_lines_that_are_no_conversations_the_first_are_told(tmp_path: Path) -> None:
+    (tmp_path / "chat.jsonl").write_text("x\n" * 1000)
+    with pytest.raises(ConfigError) as refused:
+        read_conversations({"chat.jsonl": tmp_path / "chat.jsonl"})
+    assert len(refused.value.problems) == 21
+    assert str(refused.value.problems[-1]) == "chat.jsonl: 980 more lines are no conversations"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "options", "told"),
+    [
+        ("sft", "{data: ../data/chat.jsonl, colour: 1}", "trainer_options.colour: unknown key"),
+        ("sft", "{data: ../data/chat.jsonl, max_length: 1}", "trainer_options.max_length: must be at least 2, got 1"),
+        ("sft", "{data: []}", "trainer_options.data: "),
+        ("sft", "{}", "trainer_options.data: "),
+        ("rl", "{data: ../data/chat.jsonl}", "trainer_options: trainer rl takes no options"),
+    ],
+)
+def test_options_that_a_trainer_does_not_take(
+    trainer: str, options: str, told: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
+) -> None:
+    config = make_recipe() / f"configs/{trainer}.yaml"
+    text = config.read_text().replace("trainer_options: {data: ../data/chat.jsonl}\n", "")
+    config.write_text(f"{text}trainer_options: {options}\n")
+    code, text = run("config", "validate", config)
+    assert (code, f"{config}: {told}" in text) == (exits.CONFIG, True), text
 
 
 def test_validate_reports_all_files_at_once(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:

@@ -23,6 +23,8 @@ from platoon.site import Site
 
 pytestmark = pytest.mark.unit
 
+OTHER_CHAT = '{"messages": [{"role": "assistant", "content": "another"}]}\n'
+
 MakeRecipe = Callable[..., Path]
 
 # One program, so that locale, time zone, umask and hash seed are those of its start.
@@ -137,7 +139,7 @@ def test_a_cache_that_was_emptied_is_filled_again(
     assert task.exists()
     shutil.rmtree(site.cache)
     (root / "data/tasks/t0/instruction.md").write_text("Another.\n")
-    (root / "data/chat.jsonl").write_text("{}\n")
+    (root / "data/chat.jsonl").write_text(OTHER_CHAT)
     with pytest.raises(NotPreparedError, match="the data is no longer what was locked"):
         read_inputs(inputs.directory, site, config.parent, console)
 
@@ -171,7 +173,7 @@ def test_verify_names_the_first_difference(
         (root / "data/tasks/t3/tests/test.sh").write_text("#!/bin/bash\nfalse\n")
     elif damage == "chat":
         with (root / "data/chat.jsonl").open("a") as file:
-            file.write("{}\n")
+            file.write(OTHER_CHAT)
     else:
         (root / "configs/base.yaml").write_text((root / "configs/base.yaml").read_text().replace("steps: 3", "steps: 4"))
     found = verify(recipe, root, results, [], site=site, console=console)

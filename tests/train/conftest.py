@@ -71,7 +71,7 @@ class SftRuns:
         async def renderer(run: Any, policy: str) -> ByteRenderer:
             return ByteRenderer()
 
-        trainer = SftTrainer(config, [self.data], None, renderer)
+        trainer = SftTrainer(config, {str(self.data): self.data}, None, renderer)
         return TrainerRun(
             RunSettings(
                 self.run_dir, identity_digest({}), specs, {key: ServiceAddress() for key in specs}, cadence=cadence, **settings

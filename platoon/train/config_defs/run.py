@@ -12,6 +12,7 @@ from platoon.errors import Problem
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs import rules
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
+from platoon.train.config_defs.trainer_options import trainer_option_problems
 from platoon.train.config_defs.training import (
     CLIP_KEYS,
     LOSS_KEYS,
@@ -63,6 +64,7 @@ class RunConfig(ConfigModel):
     def checks(self) -> Iterator[Problem]:
         """Every broken rule between keys; run on load and again when training starts."""
         yield from rules.plan_problems(self.train, self.trainer)
+        yield from trainer_option_problems(self.trainer, self.trainer_options)
         yield from rules.entry_problems(self.train, self.environments, self.trainer)
         yield from rules.credit_problems(self.environments)
         yield from rules.policy_problems(self.train, self.policies, self.agents, self.trainer)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from platoon.errors import ConfigError, Problem
 from platoon.harness.registry import spec_content
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.config_defs.trainer_options import SftOptions
 from platoon.train.run_directory.identity import TrainedTasks
 from platoon.train.trainer.api import Trainer
 from platoon.train.trainer.renderers import renderer_of
-from platoon.train.trainer.sft import SftOptions, SftTrainer
+from platoon.train.trainer.sft import SftTrainer
 
 
 @dataclass(frozen=True)
@@ -35,31 +34,14 @@ class TrainInputs:
 
 
 def build_trainer(inputs: TrainInputs) -> Trainer:
-    """The trainer that `trainer:` names. Raises ConfigError for options it does not know, or data it cannot read."""
+    """The trainer that `trainer:` names. Raises ConfigError for data it cannot read."""
     return TRAINERS[inputs.config.trainer](inputs)
 
 
 def _build_sft(inputs: TrainInputs) -> Trainer:
-    options = _options(SftOptions, inputs.config.trainer_options)
-    paths = [inputs.chat.get(path) or inputs.base / path for path in options.paths]
-    return SftTrainer(inputs.config, paths, options.max_length, renderer_of)
-
-
-def _options(model: type[SftOptions], options: Mapping[str, Any]) -> SftOptions:
-    from pydantic import ValidationError
-
-    from platoon.config.problems import from_validation_error
-
-    try:
-        return model.model_validate(dict(options))
-    except ValidationError as error:
-        found = from_validation_error(error, model, dict(options), lambda key: "")
-        raise ConfigError(
-            [
-                Problem(item.rule, f"trainer_options.{item.key}" if item.key else "trainer_options", item.file, item.advice)
-                for item in found
-            ]
-        ) from error
+    options = SftOptions.model_validate(dict(inputs.config.trainer_options))
+    files = {path: inputs.chat.get(path) or inputs.base / path for path in options.paths}
+    return SftTrainer(inputs.config, files, options.max_length, renderer_of)
 
 
 def _build_rl(inputs: TrainInputs) -> Trainer:

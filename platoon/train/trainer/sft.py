@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from platoon.artifacts.canonical import canonical_digest
-from platoon.config.model import ConfigModel
 from platoon.config.text import counted
 from platoon.errors import ConfigError, Problem
 from platoon.rows.supervised import supervised_block, supervised_rows
@@ -43,27 +41,18 @@ from platoon.train.trainer.sft_data import (
 LOSS = LossSettings("cross_entropy", {})
 
 
-class SftOptions(ConfigModel):
-    """`trainer_options` of sft."""
-
-    data: str | list[str] = Field(min_length=1)
-    """one or several files of conversations, a JSON object with `messages` a line"""
-    max_length: int | None = Field(default=None, ge=2)
-    """tokens a conversation is cut to, from the right; unset, none is"""
-
-    @property
-    def paths(self) -> list[str]:
-        return [self.data] if isinstance(self.data, str) else list(self.data)
-
-
 class SftTrainer(TrainerBase):
-    """renderer: makes the renderer of a policy of the run, once its training client is open."""
+    """files: of conversations, by their names for messages. renderer: makes that of a policy whose training client is open."""
 
     def __init__(
-        self, config: RunConfig, paths: Sequence[Path], max_length: int | None, renderer: Callable[[Run, str], Awaitable[Renderer]]
+        self,
+        config: RunConfig,
+        files: Mapping[str, Path],
+        max_length: int | None,
+        renderer: Callable[[Run, str], Awaitable[Renderer]],
     ) -> None:
         self._config, self._max_length, self._renderer = config, max_length, renderer
-        self._conversations: list[Conversation] = read_conversations(paths)
+        self._conversations: list[Conversation] = read_conversations(files)
         self._digest = data_digest(self._conversations)
         self._rendered: list[RenderedConversation] = []
         self._place = _SftPlace(self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ import numpy.typing as npt
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer, RenderError
+
+# Faults of one file that are told one by one.
+TOLD_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -37,26 +40,33 @@ class RenderedConversation:
     trained_T: npt.NDArray[np.bool_]
 
 
-def read_conversations(paths: Sequence[Path]) -> list[Conversation]:
-    """All conversations of the files, in order. Raises ConfigError with every problem of every file."""
+def read_conversations(files: Mapping[str, Path]) -> list[Conversation]:
+    """All conversations of the files, in order. Raises ConfigError with the first problems of every file.
+
+    files: by their names for messages.
+    """
     found: list[Conversation] = []
     problems: list[Problem] = []
-    for path in paths:
+    for name, path in files.items():
         try:
             lines = read_regular(path, None).splitlines()
         except OSError as error:
-            problems.append(Problem(f"not a readable chat file: {error.strerror}", key="trainer_options.data", file=str(path)))
+            problems.append(Problem(f"not a readable chat file: {error.strerror}", key="trainer_options.data", file=name))
             continue
+        faults: list[Problem] = []
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            rule, conversation = _parse(line, f"{path}:{number}")
+            rule, conversation = _parse(line, f"{name}:{number}")
             if conversation is not None:
                 found.append(conversation)
             else:
-                problems.append(Problem(rule, file=f"{path}:{number}"))
+                faults.append(Problem(rule, file=f"{name}:{number}"))
+        problems += faults[:TOLD_LINES]
+        if len(faults) > TOLD_LINES:
+            problems.append(Problem(f"{len(faults) - TOLD_LINES} more lines are no conversations", file=name))
     if not found and not problems:
-        problems.append(Problem("holds no conversation", key="trainer_options.data", file=", ".join(map(str, paths))))
+        problems.append(Problem("holds no conversation", key="trainer_options.data", file=", ".join(files)))
     if problems:
         raise ConfigError(problems)
     return found

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.unit
 def identity(**changes: Any) -> dict[str, Any]:
     tasks = changes.pop("tasks", {"shell": [(name, f"sha256:{name}") for name in "abc"]})
     train = {"model_name": "tiny", "renderer_name": "chat", "max_training_steps": 4, **changes.pop("train", {})}
-    config = RunConfig(train=train, trainer="sft", **changes)
+    options = {"data": "chat.jsonl", **changes.pop("trainer_options", {})}
+    config = RunConfig(train=train, trainer="sft", trainer_options=options, **changes)
     return run_identity(config.plain(), {"inputs": {"data": "sha256:1"}}, tasks)
 
 
