@@ -161,7 +161,7 @@ class HarborLock:
         """What a task's containers are, None for `single` and `trivial`. Raises ConfigError for a plan that is damaged."""
         if row.compose is None:
             return None
-        digest = row.compose.get("plan")
+        digest = str(row.compose.get("plan"))
         try:
             plan = StackPlan.from_dict(self.plans[digest])
         except KeyError:
@@ -172,7 +172,7 @@ class HarborLock:
             if plan.digest == digest:
                 return plan
             rule = "the plan is not what its digest says"
-        raise ConfigError(Problem(rule, key=f"plans.{printable(str(digest))[:80]}", file=self.dataset, advice="fetch it again"))
+        raise ConfigError(Problem(rule, key=f"plans.{printable(digest)[:80]}", file=self.dataset, advice="fetch it again"))
 
     @cached_property
     def digest(self) -> str:

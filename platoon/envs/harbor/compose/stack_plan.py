@@ -130,7 +130,7 @@ class Dependency:
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        return cls(value) if isinstance(value, str) else cls(**value)
+        return cls(**value) if isinstance(value, dict) else cls(value)
 
 
 @dataclass(frozen=True)
