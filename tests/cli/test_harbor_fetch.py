@@ -202,7 +202,7 @@ def test_verify_hashes_the_cache_again(tmp_path: Path, run: Run) -> None:
     assert (damaged["task"], missing["task"]) == ("a", "b")
     assert damaged["fault"].startswith("its content hash is sha256:")
     assert missing["fault"] == f"sha256:{places['b'].name} is not in the cache"
-    assert "1 of 3 tasks are as locked (platoon harbor fetch CONFIG --repair" in told
+    assert "1 of 3 tasks as locked (platoon harbor fetch CONFIG --repair" in told
     assert run("harbor", "verify", row["lock"], "--task", "c")[0] == exits.DONE
     assert run("harbor", "verify", row["lock"], "--cache", str(tmp_path / "cache/harbor"), "--task", "b")[0] == exits.FAILED
     assert "no task is called x" in run("harbor", "verify", row["lock"], "--task", "x")[2]

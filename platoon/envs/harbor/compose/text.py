@@ -130,8 +130,8 @@ def _part(value: Mapping[str, Any]) -> Part:
     ((kind, item),) = value.items()
     if kind == "image":
         return ImagePart()
-    named: dict[str, Callable[[Any], Part]] = {"context": ContextPart, "logs": LogsPart, "self": SelfPart}
-    return named[kind](item)
+    kinds: dict[str, Callable[[Any], Part]] = {"context": ContextPart, "logs": LogsPart, "self": SelfPart}
+    return kinds[kind](item)
 
 
 def host_names(text: Text) -> Iterator[str]:
