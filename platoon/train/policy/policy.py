@@ -106,12 +106,9 @@ class Policy:
         """Saves state and sampler weights under `name`; nothing of it is under way when this returns or raises."""
         what = f"checkpoint {name!r} of {self.place}"
         asked = (self._training.save_state(name), self._training.save_weights_for_sampler(name))
-        waits = (self._waits.on(answer, timeout_s=SAVE_TIMEOUT_S, what=what) for answer in asked)
-        saved, sampled = await asyncio.gather(*waits, return_exceptions=True)
-        if isinstance(saved, BaseException):
-            raise saved
-        if isinstance(sampled, BaseException):
-            raise sampled
+        waits = [asyncio.ensure_future(self._waits.on(answer, timeout_s=SAVE_TIMEOUT_S, what=what)) for answer in asked]
+        await asyncio.gather(*waits, return_exceptions=True)
+        saved, sampled = (wait.result() for wait in waits)
         return SavedWeights(str(saved.path), str(sampled.path))
 
     async def delete_weights(self, path: str) -> bool:
