@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
@@ -158,11 +157,9 @@ def _violations(rewards: Mapping[str, float], listed: Sequence[str], contract: R
 
 def _json_report(name: str, text: str) -> Report:
     try:
-        value = parse_json(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+        value = parse_json(text, parse_constant=_refuse_constant)
     except _NotFinite as error:
         raise _malformed(name, f"is not finite: {error}") from None
-    except _Repeated as error:
-        raise _malformed(name, f"names {str(error)[:80]!a} twice") from None
     except ValueError as error:
         raise _malformed(name, f"is no JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
@@ -174,9 +171,8 @@ def _json_report(name: str, text: str) -> Report:
         if not NAME.fullmatch(key):
             raise _malformed(name, f"names a reward {key[:80]!a}: a name is {NAME_RULE}")
     rewards = {key: _number(name, key, value[key]) for key in names}
-    declared = value.get("invalid", False)
-    invalid = declared if isinstance(declared, bool) else _number(name, "invalid", declared) >= 0.5
-    return Report(name, rewards, invalid, _failure_kind(name, value.get("failure_kind")))
+    declared = _number(name, "invalid", value["invalid"]) if "invalid" in value else 0.0
+    return Report(name, rewards, declared >= 0.5, _failure_kind(name, value.get("failure_kind")))
 
 
 def _failure_kind(name: str, kind: Any) -> str | None:
@@ -202,8 +198,8 @@ def _plain_number(name: str, text: str) -> float:
 
 
 def _number(name: str, key: str, value: Any) -> float:
-    """A JSON number as a finite float."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A JSON number or boolean as a finite float."""
+    if not isinstance(value, bool | int | float):
         raise _malformed(name, f"{key!r} is a JSON {_kind(value)}, not a number")
     try:
         number = float(value)
@@ -218,18 +214,6 @@ def _number(name: str, key: str, value: Any) -> float:
 
 class _NotFinite(Exception):
     """A constant that JSON does not have."""
-
-
-class _Repeated(Exception):
-    """A key that an object has twice."""
-
-
-def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        raise _Repeated(next(key for key, count in counts.items() if count > 1))
-    return found
 
 
 def _refuse_constant(text: str) -> NoReturn:
