@@ -1,7 +1,8 @@
 """The test groups, what each needs, and the command that runs those whose tools are here.
 
 `groups.py run` runs each present group in turn and ends with a table: what ran, what was left out and why. With CI=true a group
-that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside the others.
+that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside the others; one that
+asks for more than a machine should be made to have runs when it is named.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from platoon.envs.harbor.sources.harbor_cli import PIN
+
 ROOT = Path(__file__).resolve().parents[2]
 NO_TESTS_COLLECTED = 5
 Row = tuple[str, str, str]
@@ -26,12 +29,16 @@ Row = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Group:
-    """missing: what the group lacks here, or None. waits: it mostly waits for daemons, so it runs beside the others."""
+    """missing: what the group lacks here, or None.
+
+    waits: it mostly waits for daemons, so it runs beside the others. by_hand: it runs when it is named alone.
+    """
 
     name: str
     what: str
     missing: Callable[[], str | None]
     waits: bool = False
+    by_hand: bool = False
 
 
 def _lacks_model() -> str | None:
@@ -75,6 +82,15 @@ def _lacks_compose() -> str | None:
     return "no docker compose: python tests/setup/compose.py"
 
 
+def _lacks_harbor() -> str | None:
+    wanted = PIN.partition("==")[2]
+    if shutil.which("harbor") is not None:
+        found = subprocess.run(["harbor", "--version"], capture_output=True, text=True, check=False)
+        if found.stdout.strip() == wanted:
+            return None
+    return f"no harbor {wanted}: uv tool install {PIN}"
+
+
 def _lacks_apptainer() -> str | None:
     return None if shutil.which("apptainer") else "no apptainer: tests/setup/apptainer.sh as root"
 
@@ -91,6 +107,7 @@ GROUPS = (
     Group("tools", "the reference tools that parsers are compared with", _lacks_tools),
     Group("hpc", "the container runtimes of clusters", _lacks_apptainer),
     Group("docker", "docker's compose as the oracle of compose plans", _lacks_compose),
+    Group("harbor", "the Harbor CLI itself at its pin", _lacks_harbor, by_hand=True),
     Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
 )
 
@@ -133,7 +150,7 @@ def run(names: list[str]) -> int:
     rows: list[Row] = []
     failed = False
     waiting: list[Running] = []
-    chosen = [group for group in GROUPS if not names or group.name in names]
+    chosen = [group for group in GROUPS if group.name in names or (not names and not group.by_hand)]
     try:
         for group in sorted(chosen, key=lambda group: not group.waits):
             if missing := group.missing():
@@ -154,6 +171,7 @@ def run(names: list[str]) -> int:
             if running.process.poll() is None:
                 running.process.send_signal(signal.SIGINT)
                 running.process.wait()
+    rows += [(group.name, "by hand", group.what) for group in GROUPS if group.by_hand and not names]
     print("\ntest groups")
     for name, verdict, detail in rows:
         print(f"  {name:8} {verdict:9} {detail}")

@@ -1,32 +1,20 @@
-"""The Harbor CLI itself, where it is installed at the pin: it takes the command lines that fetching makes. No network is needed.
-
-It needs Python 3.12 and 400 MB, so nothing installs it for this: `uv tool install harbor==0.24.0` where that is no matter.
-"""
+"""The Harbor CLI itself takes the command lines that fetching makes. No network is needed, but Python 3.12 and 400 MB: by hand."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from platoon.envs.harbor.sources.harbor_cli import PIN, VARIABLE, HarborCli
+from platoon.envs.harbor.sources.harbor_cli import VARIABLE, HarborCli
 from tests.envs.harbor.sources.conftest import Fetching
 
 DIGEST = "sha256:" + "a" * 64
 
 
-def at_the_pin() -> bool:
-    if shutil.which("harbor") is None:
-        return False
-    told = subprocess.run(["harbor", "--version"], capture_output=True, text=True, check=False, timeout=60)
-    return told.stdout.strip() == PIN.partition("==")[2]
-
-
-pytestmark = [pytest.mark.tools, pytest.mark.skipif(not at_the_pin(), reason=f"no {PIN} on PATH")]
+pytestmark = pytest.mark.harbor
 
 
 @pytest.fixture
