@@ -86,7 +86,7 @@ def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
     [
         ("true", "error, verifier_no_reward: reward_file_missing: neither reward.json nor reward.txt is there"),
         (": > {}", "error, verifier_no_reward: reward_file_empty: reward.txt is empty"),
-        ("echo 1_0 > {}", "error, verifier_no_reward: reward_file_malformed: reward.txt is no number: '1_0'"),
+        ("echo ten > {}", "error, verifier_no_reward: reward_file_malformed: reward.txt is no number: 'ten'"),
         ("ln -s nowhere {}", "invalid, reward_file_not_regular: reward.txt"),
         ("truncate -s 2G {}", "invalid, reward_file_too_large: reward.txt"),
     ],

@@ -1,7 +1,7 @@
 """The test groups, what each needs, and the command that runs those whose tools are here.
 
 `groups.py run` runs each present group in turn and ends with a table: what ran, what was left out and why. With CI=true a group
-that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside the others; one that
+that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside those after it; one that
 asks for more than a machine should be made to have runs when it is named.
 """
 
@@ -31,7 +31,7 @@ Row = tuple[str, str, str]
 class Group:
     """missing: what the group lacks here, or None.
 
-    waits: it mostly waits for daemons, so it runs beside the others. by_hand: it runs when it is named alone.
+    waits: it mostly waits for daemons, so it runs beside those after it. by_hand: it runs when it is named alone.
     """
 
     name: str
@@ -102,13 +102,13 @@ WORKERS = ("-n", "2", "--dist", "loadfile")
 
 GROUPS = (
     Group("unit", "Python and the compiled core alone", lambda: None),
+    Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
     Group("process", "commands in process sandboxes, servers on loopback", lambda: None),
     Group("model", "torch and the tinker SDK against the embedded service", _lacks_model),
     Group("tools", "the reference tools that parsers are compared with", _lacks_tools),
     Group("hpc", "the container runtimes of clusters", _lacks_apptainer),
     Group("docker", "docker's compose as the oracle of compose plans", _lacks_compose),
     Group("harbor", "the Harbor CLI itself at its pin", _lacks_harbor, by_hand=True),
-    Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
 )
 
 
@@ -152,7 +152,7 @@ def run(names: list[str]) -> int:
     waiting: list[Running] = []
     chosen = [group for group in GROUPS if group.name in names or (not names and not group.by_hand)]
     try:
-        for group in sorted(chosen, key=lambda group: not group.waits):
+        for group in chosen:
             if missing := group.missing():
                 rows.append((group.name, "left out", missing))
                 failed |= os.environ.get("CI") == "true"

@@ -10,6 +10,7 @@ import pytest
 from platoon.core.task import Task
 from platoon.envs.harbor.session import HarborSession
 from platoon.errors import EnvSetupError
+from platoon.sandbox.labels import LIVE
 from tests.envs.harbor.sessions import (
     PASS,
     make_service,
@@ -83,13 +84,16 @@ def test_a_cancelled_close_still_ends_the_sandbox(dataset: Path):
     write_task(dataset, "task")
 
     async def scenario(session: HarborSession):
+        assert len(LIVE.live()) == len(before) + 1
         task = asyncio.create_task(session.close())
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: not sandboxes(dataset))
+        # The directory goes first: a loop that ended in between would leave the register as it was.
+        await until(lambda: not sandboxes(dataset) and LIVE.live() == before)
 
+    before = LIVE.live()
     play(make_service(dataset), scenario)
 
 
