@@ -1,8 +1,8 @@
 """The test groups, what each needs, and the command that runs those whose tools are here.
 
 `groups.py run` runs each present group in turn and ends with a table: what ran, what was left out and why. With CI=true a group
-that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside those after it; one that
-asks for more than a machine should be made to have runs when it is named.
+that is left out is a failure: `.ci/run` installs every tool. A group that mostly waits for daemons runs beside those after it; one
+that asks for more than a machine should be made to have runs when it is named.
 """
 
 from __future__ import annotations
