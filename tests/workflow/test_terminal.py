@@ -93,7 +93,7 @@ def command_of(pid: int) -> bytes:
 def test_a_terminal_shows_stage_step_and_what_is_waited_for(clone: Clone) -> None:
     with screen_of(clone) as screen:
         assert screen.shows("train warm", 60)
-        assert screen.shows(r"starting: run warm \(waiting for the training service\)", SHOWN_WITHIN_S)
+        assert screen.shows(r"starting: run warm \(waiting for the embedded service\)", SHOWN_WITHIN_S)
         assert screen.shows(r"training: step [0-9]+ of 12", 60)
         assert screen.shows("training: step [0-9]+ of 12, last loss [0-9.]+", 60)
         assert screen.shows("train main", 60)
@@ -125,7 +125,7 @@ def test_elsewhere_it_writes_plain_lines(trained: Clone) -> None:
     text = (trained.root / FIRST_OUTPUT).read_text()
     assert "\x1b" not in text and "\r" not in text
     lines = text.splitlines()
-    assert "starting: run main (waiting for the training service)" in lines
+    assert "starting: run main (waiting for the embedded service)" in lines
     assert [line for line in lines if line.startswith("run main: 2 steps done, checkpoint final; reward ")]
     assert len([line for line in lines if line.startswith("training")]) <= 4, "a step is no line of its own"
     log = (trained.root / "logs/train/main.log").read_text()
