@@ -34,7 +34,7 @@ def show(results: Path, as_json: bool) -> None:
 def _tables(summary: dict[str, Any]) -> list[Any]:
     from rich.table import Table
 
-    from platoon.report.page import number, seconds
+    from platoon.report.numbers import number, seconds
 
     runs = Table(title="runs", title_justify="left", title_style="bold")
     for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
