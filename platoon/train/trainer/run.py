@@ -30,7 +30,7 @@ from platoon.train.trainer.budget import TimeBudget
 from platoon.train.trainer.closing import Closing
 from platoon.train.trainer.metrics_log import MetricsLog
 from platoon.train.trainer.settings import RunSettings, StepResult
-from platoon.train.trainer.signals import SignalHandlers, StopRequest, Watchdog
+from platoon.train.trainer.signals import STOPS, SignalHandlers, StopRequest, Watchdog
 
 TELL_EVERY_S = 10.0
 STARTING = "starting"
@@ -290,7 +290,7 @@ class TrainerRun:
     async def _stop_at_budget(self) -> None:
         while (left_s := self._budget.left_s()) is not None:
             if left_s <= 0:
-                self.console.say("the time budget is used up: stopping at the end of the step, then saving")
+                self.console.say(f"the time budget is used up: stopping; {STOPS}")
                 self.stop.ask("budget")
                 return
             await asyncio.sleep(min(left_s, 10.0))

@@ -1,6 +1,6 @@
 """Asking a run to stop, and noticing that it no longer lives.
 
-The first INT, TERM or USR1 asks for a stop: the step ends by its rules, the run saves and exits. A scheduler and the shell may both
+The first INT, TERM or USR1 asks for a stop: what is under way ends by its rules, the run saves and exits. A scheduler and the shell may both
 pass the same signal on, so an echo within a moment changes nothing; a later INT or TERM ends the process at once. USR1 is an
 early warning and never counts as a first signal. Handlers only set values: nothing is raised into a save.
 """
@@ -22,6 +22,9 @@ ECHO_S = 2.0
 WATCHDOG_CHECK_S = 60.0
 WATCHDOG_WARNS_AT = 0.75
 ENDING = (signal.SIGINT, signal.SIGTERM)
+
+# For a person: a step that still waits for rollouts is dropped with them, one that updates is not.
+STOPS = "an update under way ends first, rollouts under way are dropped, and what is done is saved"
 
 T = TypeVar("T")
 
@@ -84,7 +87,7 @@ class SignalHandlers:
                 return
             self._first_at = self._first_at if self._first_at is not None else now
         if not self._stop.asked:
-            self._say(f"{number.name}: stopping; a step under way ends first and is saved")
+            self._say(f"{number.name}: stopping; {STOPS}")
         self._stop.ask(number.name.removeprefix("SIG"))
 
 
