@@ -1,6 +1,6 @@
 """Asking a run to stop, and noticing that it no longer lives.
 
-The first INT, TERM or USR1 asks for a stop: what is under way ends by its rules, the run saves and exits. A scheduler and the shell may both
+The first INT, TERM or USR1 asks for a stop: the step ends by its rules, the run saves and exits. A scheduler and the shell may both
 pass the same signal on, so an echo within a moment changes nothing; a later INT or TERM ends the process at once. USR1 is an
 early warning and never counts as a first signal. Handlers only set values: nothing is raised into a save.
 """
