@@ -16,6 +16,7 @@ from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
+from platoon.host.status_line import PATIENCE_S
 from platoon.site import Site
 
 
@@ -23,7 +24,7 @@ def fetch_tools(site: Site, console: Console, *, workers: int = WORKERS, repair:
     """What a fetch works with, telling the console what it does."""
 
     def progress(text: str) -> None:
-        console.progress("fetch", text)
+        console.progress("fetch", text, patience_s=PATIENCE_S)
 
     return FetchTools(HarborCache(site.harbor_cache), workers=workers, repair=repair, say=console.say, progress=progress)
 
