@@ -42,7 +42,7 @@ def locked_dataset(
     path = named_path(options.lock, base)
     lock = HarborLock.read(path)
     if missing := [row.name for row in lock.tasks if not tools.cache.has_task(row.digest)]:
-        rule = f"the cache lacks {len(missing)} of its {counted(len(lock.tasks), 'task')}, {printable(missing[0])} first"
+        rule = f"{len(missing)} of its {counted(len(lock.tasks), 'task')} are not {tools.cache.told}, {printable(missing[0])} first"
         advice = f"fetch {printable(lock.dataset)} with this site, or name the site it was fetched with"
         raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
     lock.write(tools.cache.lock_by_digest(lock.digest))
