@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from platoon import exits
+from platoon.config.text import short_seconds
 
 ECHO_S = 2.0
 WATCHDOG_CHECK_S = 60.0
@@ -123,9 +124,9 @@ class Watchdog:
         while not self._over.wait(self._every_s):
             silent_s = time.monotonic() - self._beat_at
             if silent_s > self._timeout_s:
-                self._say(f"watchdog: no heartbeat for {silent_s:.0f} s, ending the process")
+                self._say(f"watchdog: no heartbeat for {short_seconds(silent_s)}, ending the process")
                 self._end_now(self._exit_code)
                 return
             if silent_s > WATCHDOG_WARNS_AT * self._timeout_s and not warned:
                 warned = True
-                self._say(f"watchdog: no heartbeat for {silent_s:.0f} s")
+                self._say(f"watchdog: no heartbeat for {short_seconds(silent_s)}")

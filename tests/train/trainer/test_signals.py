@@ -54,11 +54,11 @@ def test_a_later_signal_ends_at_once_and_an_early_warning_never_counts(monkeypat
     assert after([signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM])[1] == []
 
 
-def watched(work: Callable[[], None]) -> list[int]:
+def watched(work: Callable[[], None], say: Callable[[str], None] = lambda text: None) -> list[int]:
     ended: list[int] = []
 
     async def run() -> None:
-        async with Watchdog(0.2, exits.WATCHDOG, lambda text: None, ended.append):
+        async with Watchdog(0.2, exits.WATCHDOG, say, ended.append):
             await asyncio.sleep(0.05)
             work()
             await asyncio.sleep(0.05)
@@ -70,6 +70,12 @@ def watched(work: Callable[[], None]) -> list[int]:
 def test_the_watchdog_ends_a_loop_that_does_not_beat() -> None:
     assert watched(lambda: time.sleep(0.6)) == [exits.WATCHDOG]
     assert watched(lambda: None) == []
+
+
+def test_the_watchdog_says_how_long_there_was_no_beat() -> None:
+    told: list[str] = []
+    watched(lambda: time.sleep(0.6), told.append)
+    assert told and all("no heartbeat for " in text and "for 0 s" not in text for text in told)
 
 
 def test_a_budget_keeps_what_saving_and_a_step_take() -> None:
