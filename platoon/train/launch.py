@@ -37,7 +37,7 @@ from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_tra
 from platoon.train.trainer.renderers import early_renderers, section_of
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
-from platoon.train.trainer.signals import EXIT_CODES
+from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
 
 RESOLVED_FILE = "config.resolved.yaml"
 
@@ -124,11 +124,16 @@ async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer
     config, console = request.inputs.config, around.console
     places = ", ".join(dict.fromkeys(place_of(spec.model) for spec in specs.values()))
     console.progress("starting", f"run {request.run}", places)
+    stop = StopRequest()
     async with AsyncExitStack() as stack:
+        stack.enter_context(SignalHandlers(stop, console.say, then="a step under way ends first and is saved"))
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
-        services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))
+        starting = run_services(config, specs, request.state_dir, request.run_dir / "logs")
+        services = await stop.unless_asked(stack.enter_async_context(starting))
+        if services is None:
+            return stop.reason
         settings = _settings(request, specs, trainer, around, services.addresses)
-        run = TrainerRun(settings, trainer, around.make_factory(), console, services=services.died)
+        run = TrainerRun(settings, trainer, around.make_factory(), console, services=services.died, stop=stop)
         await run.run()
         if not run.ended and run.stop.reason is None:
             raise PlatoonError(f"run {request.run}: the trainer ended after step {run.step} of {run.planned_steps}")
