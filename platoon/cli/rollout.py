@@ -58,13 +58,13 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     with Console(log_file=log_file) as console, Interrupts(console.say), _unless_refused(directory):
         from platoon.eval.adhoc import without_model
         from platoon.train.services import place_of
-        from platoon.train.trainer.signals import EXIT_CODES
+        from platoon.train.trainer.signals import EXIT_CODES, run_loop
 
         console.progress("reading", str(config))
         request = _request(config, overrides, console, site=site, directory=directory, **chosen)
         place = "" if without_model(request.route) else f" on {place_of(request.opening.spec)}"
         console.progress("playing", f"{request.task_id} with {request.route.harness}{place}")
-        result = asyncio.run(_play(request, console))
+        result = run_loop(_play(request, console))
     if isinstance(result, str):
         sys.exit(EXIT_CODES[result])
     if as_json:

@@ -7,7 +7,6 @@ closed.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -37,7 +36,7 @@ from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_tra
 from platoon.train.trainer.renderers import early_renderers, section_of
 from platoon.train.trainer.run import TrainerRun
 from platoon.train.trainer.settings import RunSettings
-from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
+from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest, run_loop
 
 RESOLVED_FILE = "config.resolved.yaml"
 
@@ -89,7 +88,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
         try:
-            reason = asyncio.run(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
+            reason = run_loop(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
             raise PlatoonError(f"run {request.run}: {error}; {KEPT}") from error
         if reason is not None and lease.loss is not None:

@@ -59,6 +59,7 @@ class StopRequest:
 
 class Interrupts:
     """INT and TERM while no event loop handles them, for the life of a context: each unwinds the block, TERM with its exit code.
+    While they are `held` they are noted only.
 
     Code that ignores errors may swallow what is raised (the import of an extension module does): `SignalHandlers` that are
     installed later begin with what was received. A block that a signal ended leaves both ignored: only the end of the process is
@@ -69,6 +70,7 @@ class Interrupts:
         self._say, self._end_now = say, end_now
         self._before: dict[signal.Signals, Any] = {}
         self.first: signal.Signals | None = None
+        self.held = False
         self._first_at = 0.0
 
     def __enter__(self) -> Interrupts:
@@ -84,7 +86,7 @@ class Interrupts:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         turn = self.received(signal.Signals(number))
-        if turn == "first":
+        if turn == "first" and not self.held:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(exits.TERMINATED)
         if turn == "later":
             self._end_now(exits.FAILED)
@@ -141,6 +143,18 @@ class SignalHandlers:
         if not self._stop.asked:
             self._say(f"{number.name}: stopping" + (f"; {self._then}" if self._then else ""))
         self._stop.ask(number.name.removeprefix("SIG"))
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` of what installs `SignalHandlers` at once: nothing is raised into the making of the loop, nor into its end."""
+    outside = signal.getsignal(signal.SIGTERM)
+    if not isinstance(outside, Interrupts):
+        return asyncio.run(work)
+    outside.held = True
+    try:
+        return asyncio.run(work)
+    finally:
+        outside.held = False
 
 
 class Watchdog:

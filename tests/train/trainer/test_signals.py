@@ -13,7 +13,7 @@ import pytest
 from platoon import exits
 from platoon.train.trainer import signals
 from platoon.train.trainer.budget import TimeBudget
-from platoon.train.trainer.signals import EXIT_CODES, Interrupts, SignalHandlers, StopRequest, Watchdog
+from platoon.train.trainer.signals import EXIT_CODES, Interrupts, SignalHandlers, StopRequest, Watchdog, run_loop
 
 pytestmark = pytest.mark.unit
 
@@ -98,6 +98,26 @@ def test_a_swallowed_signal_stops_the_loop_that_begins_later(monkeypatch: pytest
     assert interrupted([], swallow=True) == (None, [], [], False)
     monkeypatch.setattr(signals, "ECHO_S", -1.0)
     assert interrupted([signal.SIGTERM, signal.SIGTERM], swallow=True)[2] == [exits.FAILED]
+
+
+def test_nothing_is_raised_into_the_making_of_a_loop() -> None:
+    """The handler itself, as a signal before the first line of the loop's work would call it."""
+
+    async def work() -> bool:
+        outside = signal.getsignal(signal.SIGTERM)
+        assert callable(outside)
+        outside(signal.SIGTERM, None)
+        stop = StopRequest()
+        with SignalHandlers(stop, lambda text: None):
+            return stop.asked
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with Interrupts(lambda text: None):
+            assert run_loop(work())
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_handlers_are_put_back() -> None:
