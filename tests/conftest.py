@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.setup.groups import GROUPS
+
 pytest_plugins = ["tests.leftovers"]
 
-GROUPS = ("unit", "process", "model", "tools", "docker", "hpc", "slurm")
+NAMES = tuple(group.name for group in GROUPS)
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuses a test of no group: no command would ever run it. What may take longest begins first: workers then end together."""
-    homeless = [item.nodeid for item in items if not any(item.get_closest_marker(group) for group in GROUPS)]
+    homeless = [item.nodeid for item in items if not any(item.get_closest_marker(group) for group in NAMES)]
     if homeless:
-        raise pytest.UsageError(f"tests without a group marker ({', '.join(GROUPS)}): {', '.join(homeless[:5])}")
+        raise pytest.UsageError(f"tests without a group marker ({', '.join(NAMES)}): {', '.join(homeless[:5])}")
     items.sort(key=may_take_s, reverse=True)
 
 

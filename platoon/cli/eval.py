@@ -54,10 +54,12 @@ def eval(
     started_at = time.monotonic()
     from dataclasses import replace
 
-    from platoon.eval.launch import evaluate
     from platoon.host.console import Console
+    from platoon.train.trainer.signals import Interrupts
 
-    with Console(log_file=log_file) as console:
+    with Console(log_file=log_file) as console, Interrupts(console.say):
+        from platoon.eval.launch import evaluate
+
         console.progress("reading", str(config))
         request = _request(
             config,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -156,19 +155,13 @@ def verify(
 
 @contextmanager
 def _working(site_path: Path | None, log_file: Path | None) -> Iterator[tuple[Site, Console]]:
-    """Site and console; a SIGTERM ends what runs, programs that were started and staging among it, with exit 143."""
+    """Site and console; a signal ends what runs."""
     from platoon.host.console import Console
     from platoon.site import load_site
+    from platoon.train.trainer.signals import Interrupts
 
-    def end(number: int, frame: object) -> None:
-        sys.exit(exits.TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        with Console(log_file=log_file) as console:
-            yield load_site(site_path), console
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with Console(log_file=log_file) as console, Interrupts(console.say):
+        yield load_site(site_path), console
 
 
 def _print_entries(rows: Sequence[FetchedEntry], *, as_json: bool, splits: bool) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -50,21 +49,24 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     CONFIG is a training or an evaluation configuration, whose route the task is played through.
     """
     from platoon import exits
-    from platoon.eval.adhoc import without_model
     from platoon.host.console import Console
-    from platoon.train.services import place_of
+    from platoon.train.trainer.signals import Interrupts
 
     if chosen["trained"] is not None and chosen["model_path"] is not None:
         raise click.UsageError("give --of or --model-path, not both")
     site, directory = _places(**{name: chosen.pop(name) for name in ("site_path", "output_dir")}, task=chosen["task"])
-    with Console(log_file=log_file) as console, _unless_refused(directory):
+    with Console(log_file=log_file) as console, Interrupts(console.say), _unless_refused(directory):
+        from platoon.eval.adhoc import without_model
+        from platoon.train.services import place_of
+        from platoon.train.trainer.signals import EXIT_CODES, run_loop
+
         console.progress("reading", str(config))
         request = _request(config, overrides, console, site=site, directory=directory, **chosen)
         place = "" if without_model(request.route) else f" on {place_of(request.opening.spec)}"
         console.progress("playing", f"{request.task_id} with {request.route.harness}{place}")
-        result = asyncio.run(_play(request))
-    if isinstance(result, signal.Signals):
-        sys.exit(exits.INTERRUPTED if result is signal.SIGINT else exits.TERMINATED)
+        result = run_loop(_play(request, console))
+    if isinstance(result, str):
+        sys.exit(EXIT_CODES[result])
     if as_json:
         click.echo(json.dumps(result.summary(), ensure_ascii=False))
     else:
@@ -99,25 +101,14 @@ def _unless_refused(directory: Path) -> Iterator[None]:
         raise
 
 
-async def _play(request: AdhocRequest) -> RolloutResult | signal.Signals:
-    """The rollout, or the signal that ended it; its sandbox and service are gone either way."""
+async def _play(request: AdhocRequest, console: Console) -> RolloutResult | str:
+    """The rollout, or why it was stopped (a key of EXIT_CODES); its sandbox and service are gone either way."""
     from platoon.eval.adhoc import play
+    from platoon.train.trainer.signals import SignalHandlers, StopRequest
 
-    task = asyncio.ensure_future(play(request))
-    ended: list[signal.Signals] = []
-
-    def end(number: signal.Signals) -> None:
-        ended.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, end, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if ended:
-            return ended[0]
-        raise
+    stop = StopRequest()
+    with SignalHandlers(stop, console.say):
+        return await stop.unless_asked(play(request)) or stop.reason or ""
 
 
 def _request(

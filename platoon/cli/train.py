@@ -69,11 +69,13 @@ def train(  # noqa: PLR0917  because click passes options by name
     """
     started_at = time.monotonic()
     from platoon.host.console import Console
-    from platoon.site import load_site
-    from platoon.train.launch import TrainRequest
-    from platoon.train.launch import train as launch
+    from platoon.train.trainer.signals import Interrupts
 
-    with Console(log_file=log_file) as console:
+    with Console(log_file=log_file) as console, Interrupts(console.say):
+        from platoon.site import load_site
+        from platoon.train.launch import TrainRequest
+        from platoon.train.launch import train as launch
+
         console.progress("reading", str(config))
         place = load_site(site)
         directory, runs = _run_directory(config, overrides, name, run_dir, place)

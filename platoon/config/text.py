@@ -45,6 +45,11 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def short_seconds(seconds: float) -> str:
+    """`600 s`, `1.5 s`, `0.02 s`: whole from ten on, two digits below."""
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+
+
 def few(names: Sequence[str]) -> str:
     """The first names, safe for a terminal, and how many more there are."""
     shown = ", ".join(map(printable, names[:MOST_NAMES]))

@@ -28,7 +28,7 @@ from platoon.train.run_directory.lease import Lease
 from platoon.train.run_directory.place import refuse_target, refuse_unwritable
 from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_key, place_of
-from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest
+from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest, run_loop
 
 MEMBER_GRACE_S = 900.0
 UNBOUNDED_ROLLOUT_S = 86400.0
@@ -77,7 +77,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
     began = time.monotonic()
     start = _Start(request, store, plan, kept, console, open_with, make_play or _player)
     try:
-        reason, records = asyncio.run(start.play())
+        reason, records = run_loop(start.play())
     finally:
         if len(kept) < len(plan) and request.output_dir.exists():
             store.add_elapsed(time.monotonic() - began)

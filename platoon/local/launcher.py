@@ -28,6 +28,7 @@ from typing import Any, Self
 
 from platoon.artifacts.reading import open_regular
 from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.host.waiting import finish
 
 PARENT_VARIABLE = "PLATOON_LOCAL_PARENT"
 FAULTS_VARIABLE = "PLATOON_LOCAL_FAULTS"
@@ -119,7 +120,11 @@ class LocalServiceProcess:
         check_state_dir(self.settings.state_dir)
         self._thread = threading.Thread(target=self._hold, name="local-service", daemon=True)
         self._thread.start()
-        self._ready.wait()
+        try:
+            self._ready.wait()
+        except BaseException:
+            self.stop()
+            raise
         if not self.base_url:
             self.stop()
             raise ServiceError(self._failure or "the local service did not start")
@@ -129,11 +134,18 @@ class LocalServiceProcess:
         """Ends the child if it runs; returns when it is gone. May be called again."""
         if self._thread is None or self._stop == -1:
             return
-        os.eventfd_write(self._stop, 1)
+        self._ask_to_stop()
         self._thread.join()
-        for descriptor in (self._stop, self._log):
-            os.close(descriptor)
-        self._stop = self._log = -1
+        with self._lock:
+            for descriptor in (self._stop, self._log):
+                os.close(descriptor)
+            self._stop = self._log = -1
+
+    def _ask_to_stop(self) -> None:
+        """The thread that holds the child ends it, also one that is not up yet."""
+        with self._lock:
+            if self._stop != -1:
+                os.eventfd_write(self._stop, 1)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -146,14 +158,18 @@ class LocalServiceProcess:
         try:
             return await asyncio.shield(started)
         except asyncio.CancelledError:
-            # The start is bounded; it is waited for so that nothing it made is left.
-            with suppress(ServiceError):
-                await started
-            await asyncio.to_thread(self.stop)
+            self._ask_to_stop()
+            await finish(self._stopped(started))
             raise
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await asyncio.shield(asyncio.to_thread(self.stop))
+        await finish(asyncio.to_thread(self.stop))
+
+    async def _stopped(self, starting: asyncio.Future[Self]) -> None:
+        """Until nothing of a start that was given up is left."""
+        with suppress(ConfigError, ServiceError):
+            await starting
+        await asyncio.to_thread(self.stop)
 
     # On the thread that holds the child
 

@@ -38,14 +38,17 @@ class Worker:
         self._deterministic = deterministic
         self._jobs: queue.SimpleQueue[tuple[Callable[[], None], bool] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="torch", daemon=True)
+        self._works = threading.Event()
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Ends the thread after the jobs before; sequences under way are left."""
+        """Ends the thread after the jobs before; sequences under way are left. While torch is imported no job has begun: that is
+        not waited for."""
         self._jobs.put(None)
-        self._thread.join(timeout_s)
+        if self._works.is_set():
+            self._thread.join(timeout_s)
 
     def post(self, job: Callable[[], None], light: bool = False) -> None:
         """Queues a job that handles its own errors. Light ones do not count as the one job between token steps."""
@@ -74,6 +77,7 @@ class Worker:
         torch.use_deterministic_algorithms(self._deterministic)
         # Filling what is about to be overwritten anyway would cost more than the rest of the mode.
         torch.utils.deterministic.fill_uninitialized_memory = False
+        self._works.set()
         try:
             self._work()
         except BaseException:

@@ -7,7 +7,6 @@ closed.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -39,7 +38,7 @@ from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_tra
 from platoon.train.trainer.renderers import early_renderers, section_of
 from platoon.train.trainer.run import STARTING, TrainerRun
 from platoon.train.trainer.settings import RunSettings
-from platoon.train.trainer.signals import EXIT_CODES
+from platoon.train.trainer.signals import EXIT_CODES, STOPS, SignalHandlers, StopRequest, run_loop
 
 RESOLVED_FILE = "config.resolved.yaml"
 
@@ -96,7 +95,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
         try:
-            reason = asyncio.run(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
+            reason = run_loop(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
             raise PlatoonError(f"{request.title}: {error}; {KEPT}") from error
         if reason is not None and lease.loss is not None:
@@ -131,11 +130,16 @@ async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer
     config, console = request.inputs.config, around.console
     places = ", ".join(dict.fromkeys(place_of(spec.model) for spec in specs.values()))
     console.progress(STARTING, request.title, places)
+    stop = StopRequest()
     async with AsyncExitStack() as stack:
+        stack.enter_context(SignalHandlers(stop, console.say, then=STOPS))
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
-        services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))
+        starting = run_services(config, specs, request.state_dir, request.run_dir / "logs")
+        services = await stop.unless_asked(stack.enter_async_context(starting))
+        if services is None:
+            return stop.reason
         settings = _settings(request, specs, trainer, around, services.addresses)
-        run = TrainerRun(settings, trainer, around.make_factory(), console, services=services.died)
+        run = TrainerRun(settings, trainer, around.make_factory(), console, services=services.died, stop=stop)
         await run.run()
         if not run.ended and run.stop.reason is None:
             raise PlatoonError(f"{request.title}: the trainer ended after step {run.step} of {run.planned_steps}")

@@ -72,8 +72,11 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
         while not service.pid:  # noqa: ASYNC110  because the launcher announces no half-started child
             await asyncio.sleep(0.01)
         starting.cancel()
+        await asyncio.sleep(0)
+        starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
+        assert not service.base_url, "the whole start was waited for"
         return service.pid
 
     assert start_ticks(asyncio.run(scenario())) is None

@@ -79,7 +79,6 @@ class SftRuns:
             trainer,
             FakeFactory({None: self.service}),
             Console(self.console),
-            handle_signals=False,
         )
 
     def train(self, steps: int, cadence: Cadence = NO_CADENCE, **settings: Any) -> TrainerRun:

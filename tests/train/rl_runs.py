@@ -142,7 +142,7 @@ class RlRuns:
             config.agents.sampled,
             cadence,
         )
-        return TrainerRun(settings, trainer, FakeFactory(self.services), Console(io.StringIO()), handle_signals=False)
+        return TrainerRun(settings, trainer, FakeFactory(self.services), Console(io.StringIO()))
 
     def train(self, steps: int, cadence: Cadence) -> TrainerRun:
         run = self.start(steps, cadence)

@@ -65,7 +65,7 @@ def train(run_dir: Path, addresses: dict[str, ServiceAddress]) -> TrainerRun:
     settings = RunSettings(
         run_dir, "sha256:identity", policy_specs(made), addresses, made.agents.sampled, Cadence(recovery_every=1)
     )
-    run = TrainerRun(settings, trainer, TinkerFactory(), Console(io.StringIO()), handle_signals=False)
+    run = TrainerRun(settings, trainer, TinkerFactory(), Console(io.StringIO()))
     asyncio.run(asyncio.wait_for(run.run(), 100))
     return run
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from platoon import exits
 from platoon.config.model import ConfigModel
 from platoon.train.config_defs.refused import OMIT, Only, Removed
 from platoon.train.config_defs.rollout import WorkflowConfig
@@ -161,6 +162,17 @@ class StatsConfig(ConfigModel):
     wandb: Annotated[Any, Only(None, "metrics are in metrics.jsonl of the run directory"), OMIT] = None
 
 
+# Of a run that ended by itself, whatever the watchdog did: a scheduler takes 0 for done, and 75 for worth another try.
+OTHER_ENDS = sorted(exits.MEANINGS.keys() - {exits.WATCHDOG, exits.FAILED})
+
+
+def _watchdog_code(code: int) -> int:
+    if code in OTHER_ENDS:
+        codes = ", ".join(map(str, OTHER_ENDS))
+        raise ValueError(f"must be none of {codes}, which mean another end: {code} is {exits.MEANINGS[code]!r}")
+    return code
+
+
 class WatchdogConfig(ConfigModel):
     """Ends a process that no longer moves."""
 
@@ -168,8 +180,8 @@ class WatchdogConfig(ConfigModel):
     """whether a process whose event loop stands still is ended, without cleanup"""
     timeout_seconds: PositiveSeconds = 600.0
     """seconds without a beat that end the process"""
-    exit_code: Annotated[int, Field(ge=0, le=255)] = 2
-    """code it ends with"""
+    exit_code: Annotated[int, Field(ge=1, le=255), AfterValidator(_watchdog_code)] = exits.WATCHDOG
+    """code it ends with; none that means another end of a run"""
     max_restarts: Annotated[Any, Only(0), OMIT] = 0
 
 

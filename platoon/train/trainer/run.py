@@ -30,7 +30,7 @@ from platoon.train.trainer.budget import TimeBudget
 from platoon.train.trainer.closing import Closing
 from platoon.train.trainer.metrics_log import MetricsLog
 from platoon.train.trainer.settings import RunSettings, StepResult
-from platoon.train.trainer.signals import STOPS, SignalHandlers, StopRequest, Watchdog
+from platoon.train.trainer.signals import STOPS, StopRequest, Watchdog
 
 TELL_EVERY_S = 10.0
 STARTING = "starting"
@@ -39,7 +39,8 @@ STARTING = "starting"
 class TrainerRun:
     """One start. `run()` is called once; trainers use the public attributes from their hooks.
 
-    services: awaited watchers of embedded services; each returns the reason when its service died.
+    services: awaited watchers of embedded services; each returns the reason when its service died. stop: what asks it to stop, for
+    whoever handles signals.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class TrainerRun:
         *,
         services: Mapping[str, Callable[[], Awaitable[str]]] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        handle_signals: bool = True,
+        stop: StopRequest | None = None,
     ) -> None:
         self.settings, self.trainer, self.factory, self.console, self.clock = settings, trainer, factory, console, clock
-        self.stop = StopRequest()
+        self.stop = stop or StopRequest()
         self.participants = Participants()
         self.waits = Waits(self._waiting_for)
         self.policies: dict[str, Policy] = {}
@@ -66,7 +67,7 @@ class TrainerRun:
         self.ended = False
         self.step_open = False
         self.metrics = MetricsLog(settings.run_dir)
-        self._services, self._handle_signals = services or {}, handle_signals
+        self._services = services or {}
         self._closing = Closing()
         self._budget = TimeBudget(settings.time_budget_s, clock, settings.budget_started_at)
         self._committer: Committer | None = None
@@ -116,7 +117,7 @@ class TrainerRun:
         opening = (self._sessions, self._find_start, self._training_clients, self._prepare)
         for stage, phase in (
             (STARTING, self._checks),
-            (STARTING, self._signals),
+            (STARTING, self._watchers),
             ("loading the model", self._sessions),
             ("loading the model", self._find_start),
             ("loading the model", self._training_clients),
@@ -135,10 +136,7 @@ class TrainerRun:
         self.settings.run_dir.mkdir(parents=True, exist_ok=True)
         self.trainer.check(self)
 
-    async def _signals(self) -> None:
-        if self._handle_signals:
-            handlers = SignalHandlers(self.stop, self.console.say).__enter__()
-            self._closing.add("signal handlers", lambda: handlers.__exit__(None, None, None))
+    async def _watchers(self) -> None:
         self._watch(self._stop_at_budget())
         self._watch(self._tell_again())
         for name, died in self._services.items():

@@ -2,7 +2,7 @@
 
 The first INT, TERM or USR1 asks for a stop: the step ends by its rules, the run saves and exits. A scheduler and the shell may both
 pass the same signal on, so an echo within a moment changes nothing; a later INT or TERM ends the process at once. USR1 is an
-early warning and never counts as a first signal. Handlers only set values: nothing is raised into a save.
+early warning and never counts as a first signal. On an event loop handlers only set values: nothing is raised into a save.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, TypeVar
+from types import FrameType, TracebackType
+from typing import Any, Literal, TypeVar
 
 from platoon import exits
+from platoon.config.text import short_seconds
 
 ECHO_S = 2.0
 WATCHDOG_CHECK_S = 60.0
@@ -59,36 +60,104 @@ class StopRequest:
             await asyncio.gather(task, asked, return_exceptions=True)
 
 
-class SignalHandlers:
-    """Installs the handlers for the life of a context, on a running loop."""
+class Interrupts:
+    """INT and TERM while no event loop handles them, for the life of a context: each unwinds the block, TERM with its exit code.
+    While they are `held` they are noted only.
 
-    def __init__(self, stop: StopRequest, say: Callable[[str], None], end_now: Callable[[int], None] = os._exit) -> None:
-        self._stop, self._say, self._end_now = stop, say, end_now
-        self._first_at: float | None = None
+    Code that ignores errors may swallow what is raised (the import of an extension module does): `SignalHandlers` that are
+    installed later begin with what was received. A block that a signal ended leaves both ignored: only the end of the process is
+    to come, and its exit code stands.
+    """
+
+    def __init__(self, say: Callable[[str], None], end_now: Callable[[int], None] = os._exit) -> None:
+        self._say, self._end_now = say, end_now
+        self._before: dict[signal.Signals, Any] = {}
+        self.first: signal.Signals | None = None
+        self.held = False
+        self._first_at = 0.0
+
+    def __enter__(self) -> Interrupts:
+        self._before = {number: signal.signal(number, self) for number in ENDING}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self.first else before or signal.SIG_DFL)
+        if self.first and kind in (KeyboardInterrupt, SystemExit):
+            # Not by the handler, which may have come in the middle of a line that was being told.
+            self._say(f"{self.first.name}: stopping")
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        turn = self.received(signal.Signals(number))
+        if turn == "first" and not self.held:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(exits.TERMINATED)
+        if turn == "later":
+            self._end_now(exits.FAILED)
+
+    def received(self, number: signal.Signals) -> Literal["first", "echo", "later"]:
+        """Notes a signal; which one it is."""
+        now = time.monotonic()
+        if self.first is None:
+            self.first, self._first_at = number, now
+            return "first"
+        return "later" if now - self._first_at > ECHO_S else "echo"
+
+
+class SignalHandlers:
+    """Installs the handlers for the life of a context, on a running loop. `Interrupts` that are there go on before and after.
+
+    then: what ends before the stop, told with it.
+    """
+
+    def __init__(
+        self, stop: StopRequest, say: Callable[[str], None], end_now: Callable[[int], None] = os._exit, *, then: str = ""
+    ) -> None:
+        self._stop, self._say, self._end_now, self._then = stop, say, end_now, then
+        self._ending = Interrupts(say)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> SignalHandlers:
         self._loop = asyncio.get_running_loop()
         for number in (*ENDING, signal.SIGUSR1):
+            self._before[number] = signal.getsignal(number)
             self._loop.add_signal_handler(number, self._received, number)
+        outside = self._before[signal.SIGTERM]
+        if isinstance(outside, Interrupts):
+            self._ending = outside
+            if outside.first is not None:
+                self._ask(outside.first)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._loop is not None:
-            for number in (*ENDING, signal.SIGUSR1):
+            for number, before in self._before.items():
                 self._loop.remove_signal_handler(number)
+                signal.signal(number, before or signal.SIG_DFL)
 
     def _received(self, number: signal.Signals) -> None:
-        now = time.monotonic()
-        if number in ENDING:
-            if self._first_at is not None and now - self._first_at > ECHO_S:
-                self._say(f"{number.name} again: ending at once, without saving")
-                self._end_now(exits.FAILED)
-                return
-            self._first_at = self._first_at if self._first_at is not None else now
+        if number in ENDING and self._ending.received(number) == "later":
+            self._say(f"{number.name} again: ending at once, without saving")
+            self._end_now(exits.FAILED)
+            return
+        self._ask(number)
+
+    def _ask(self, number: signal.Signals) -> None:
         if not self._stop.asked:
-            self._say(f"{number.name}: stopping; {STOPS}")
+            self._say(f"{number.name}: stopping" + (f"; {self._then}" if self._then else ""))
         self._stop.ask(number.name.removeprefix("SIG"))
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` of what installs `SignalHandlers` at once: nothing is raised into the making of the loop, nor into its end."""
+    outside = signal.getsignal(signal.SIGTERM)
+    if not isinstance(outside, Interrupts):
+        return asyncio.run(work)
+    outside.held = True
+    try:
+        return asyncio.run(work)
+    finally:
+        outside.held = False
 
 
 class Watchdog:
@@ -126,9 +195,9 @@ class Watchdog:
         while not self._over.wait(self._every_s):
             silent_s = time.monotonic() - self._beat_at
             if silent_s > self._timeout_s:
-                self._say(f"watchdog: no heartbeat for {silent_s:.0f} s, ending the process")
+                self._say(f"watchdog: no heartbeat for {short_seconds(silent_s)}, ending the process")
                 self._end_now(self._exit_code)
                 return
             if silent_s > WATCHDOG_WARNS_AT * self._timeout_s and not warned:
                 warned = True
-                self._say(f"watchdog: no heartbeat for {silent_s:.0f} s")
+                self._say(f"watchdog: no heartbeat for {short_seconds(silent_s)}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from platoon import exits
 from platoon.config.load import load_model
 from platoon.errors import ConfigError
 from platoon.train.config_defs.rollout import effective
@@ -34,6 +35,7 @@ def build(tmp_path: Path, changes: dict[str, Any]) -> RunConfig:
     return load_model(RunConfig, path)
 
 
+OTHER_ENDS = {*exits.MEANINGS, -1, 256} - {exits.FAILED, exits.WATCHDOG}
 STATS_NAMES = ("experiment_name", "trial_name")
 NO_NAMES = ("", ".", "..", ".hidden", "a/b", "/a", "a\nb", "a\x1b[31m", " a", "a ", "x" * 129, "é" * 128, "\u202e")
 
@@ -50,6 +52,8 @@ NO_NAMES = ("", ".", "..", ".hidden", "a/b", "/a", "a\nb", "a\x1b[31m", " a", "a
         ({"train.lora_rank": 10**9}, "train.lora_rank: must be at most 4096, got 1000000000"),
         ({"policies.helper": {"lora_rank": 4097}}, "policies.helper.lora_rank: must be at most 4096, got 4097"),
         *(({f"stats.{key}": name}, f"stats.{key}: must be a name of 1 to 128") for key in STATS_NAMES for name in NO_NAMES),
+        *(({"watchdog.exit_code": code}, "watchdog.exit_code: must be") for code in OTHER_ENDS),
+        ({"watchdog.exit_code": 75}, "75 is 'held by another live trainer"),
         ({"train.loss_fn": "reinforce"}, "train.loss_fn: must be one of cispo"),
         (
             {"train.loss_fn": "ppo", "train.loss_fn_config": {"foo": 1}},

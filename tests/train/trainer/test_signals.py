@@ -13,7 +13,7 @@ import pytest
 from platoon import exits
 from platoon.train.trainer import signals
 from platoon.train.trainer.budget import TimeBudget
-from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest, Watchdog
+from platoon.train.trainer.signals import EXIT_CODES, Interrupts, SignalHandlers, StopRequest, Watchdog, run_loop
 
 pytestmark = pytest.mark.unit
 
@@ -54,11 +54,88 @@ def test_a_later_signal_ends_at_once_and_an_early_warning_never_counts(monkeypat
     assert after([signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM])[1] == []
 
 
-def watched(work: Callable[[], None]) -> list[int]:
+def interrupted(numbers: list[signal.Signals], *, swallow: bool = False) -> tuple[int | None, list[str], list[int], bool]:
+    """Exit code, what was told, at-once ends, and whether a loop that began afterwards was asked to stop."""
+    told: list[str] = []
+    ended: list[int] = []
+    code: int | None = None
+    asked = False
+
+    async def loop() -> bool:
+        stop = StopRequest()
+        with SignalHandlers(stop, told.append, ended.append):
+            return stop.asked
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with Interrupts(told.append, ended.append):
+            for number in numbers:
+                try:
+                    os.kill(os.getpid(), number)
+                    time.sleep(0.01)
+                except (KeyboardInterrupt, SystemExit):
+                    if not swallow:
+                        raise
+            asked = asyncio.run(loop())
+    except KeyboardInterrupt:
+        code = exits.INTERRUPTED
+    except SystemExit as end:
+        assert isinstance(end.code, int)
+        code = end.code
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    return code, told, ended, asked
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED)])
+def test_without_a_loop_a_signal_unwinds_and_is_told(number: signal.Signals, code: int) -> None:
+    assert interrupted([number]) == (code, [f"{number.name}: stopping"], [], False)
+
+
+def test_a_swallowed_signal_stops_the_loop_that_begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interrupted([signal.SIGINT, signal.SIGINT], swallow=True) == (None, ["SIGINT: stopping"], [], True)
+    assert interrupted([], swallow=True) == (None, [], [], False)
+    monkeypatch.setattr(signals, "ECHO_S", -1.0)
+    assert interrupted([signal.SIGTERM, signal.SIGTERM], swallow=True)[2] == [exits.FAILED]
+
+
+def test_nothing_is_raised_into_the_making_of_a_loop() -> None:
+    """The handler itself, as a signal before the first line of the loop's work would call it."""
+
+    async def work() -> bool:
+        outside = signal.getsignal(signal.SIGTERM)
+        assert callable(outside)
+        outside(signal.SIGTERM, None)
+        stop = StopRequest()
+        with SignalHandlers(stop, lambda text: None):
+            return stop.asked
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with Interrupts(lambda text: None):
+            assert run_loop(work())
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_handlers_are_put_back() -> None:
+    async def loop() -> None:
+        with SignalHandlers(StopRequest(), lambda text: None):
+            pass
+
+    with Interrupts(lambda text: None) as outside:
+        asyncio.run(loop())
+        assert signal.getsignal(signal.SIGTERM) is outside
+    assert signal.getsignal(signal.SIGTERM) is not outside
+
+
+def watched(work: Callable[[], None], say: Callable[[str], None] = lambda text: None) -> list[int]:
     ended: list[int] = []
 
     async def run() -> None:
-        async with Watchdog(0.2, exits.WATCHDOG, lambda text: None, ended.append):
+        async with Watchdog(0.2, exits.WATCHDOG, say, ended.append):
             await asyncio.sleep(0.05)
             work()
             await asyncio.sleep(0.05)
@@ -70,6 +147,12 @@ def watched(work: Callable[[], None]) -> list[int]:
 def test_the_watchdog_ends_a_loop_that_does_not_beat() -> None:
     assert watched(lambda: time.sleep(0.6)) == [exits.WATCHDOG]
     assert watched(lambda: None) == []
+
+
+def test_the_watchdog_says_how_long_there_was_no_beat() -> None:
+    told: list[str] = []
+    watched(lambda: time.sleep(0.6), told.append)
+    assert told and all("no heartbeat for " in text and "for 0 s" not in text for text in told)
 
 
 def test_a_budget_keeps_what_saving_and_a_step_take() -> None:

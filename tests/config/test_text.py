@@ -1,0 +1,17 @@
+"""Values as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from platoon.config.text import short_seconds
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 s"), (0.0213, "0.021 s"), (0.5, "0.5 s"), (1.46, "1.5 s"), (9.98, "10 s"), (600.4, "600 s"), (86400.0, "86400 s")],
+)
+def test_seconds_are_never_rounded_to_nothing(seconds: float, text: str) -> None:
+    assert short_seconds(seconds) == text
