@@ -83,7 +83,7 @@ def test_what_a_harness_spec_says_is_part_of_the_run(
     change: str, own_spec: Path, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platoon.train.launch._start", lambda *_, **__: pytest.fail("nothing may start"))
-    monkeypatch.setattr("platoon.train.launch._write_receipt", lambda *_: True)
+    monkeypatch.setattr("platoon.train.launch._write_receipt", lambda *_, **__: True)
     config = own_spec.parent.parent / "configs/rl.yaml"
 
     def start() -> int:
