@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from platoon.images.dockerfile.context import Context, normalised
 from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
 from platoon.images.dockerfile.scope import Scope
-from platoon.images.dockerfile.words import BadWordError, deferred_text, expand, unquote
+from platoon.images.dockerfile.words import BadWordError, deferred_text, unquote
 
 FLAGS = {
     "COPY": frozenset({"from", "chown", "chmod", "link", "parents", "exclude"}),
@@ -70,7 +70,7 @@ def taken_files(copy: Copy, scope: Scope, escape: str, context: Context) -> tupl
     for raw in copy.raw:
         if not copy.json and raw.lstrip("0123456789").startswith("<<"):
             continue
-        source = expand(raw, escape, scope.lookup)
+        source = scope.expand(raw, escape)
         if source is None or WILDCARDS & set(source):
             return None
         if (kind := remote_kind(source)) is not None:

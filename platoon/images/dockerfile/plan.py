@@ -15,8 +15,8 @@ from platoon.images.dockerfile.copies import read_copy, step_sources, taken_file
 from platoon.images.dockerfile.dockerignore import compile_ignore
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
-from platoon.images.dockerfile.settings import image_settings
-from platoon.images.dockerfile.stages import SCRATCH, Stage, find_stage, read_stages
+from platoon.images.dockerfile.settings import BadInstructionError, image_settings
+from platoon.images.dockerfile.stages import SCRATCH, Stage, find_stage, read_stages, stage_number
 from platoon.images.dockerfile.suffix import Suffix, split_suffix
 from platoon.images.dockerfile.words import BadWordError
 
@@ -178,7 +178,8 @@ def _files_read(
 
 
 def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:
-    if source.isdecimal() and int(source) >= stage.index:
+    number = stage_number(source)
+    if number is not None and number >= stage.index:
         raise BadWordError(f"--from={source} names no earlier stage")
     if find_stage(source, list(stages)) == stage.index:
         raise BadWordError(f"--from={source} names the stage itself")
@@ -205,6 +206,6 @@ def _settings(stages: Sequence[Stage], start: int, escape: str, name: str, *, ch
         cut = start if stage is stages[-1] else 0
         try:
             settings |= image_settings(pairs[:cut], pairs[cut:], escape)
-        except BadWordError as error:
-            raise DockerfileError(str(error), stage.opening.line, file=name) from None
+        except BadInstructionError as error:
+            raise DockerfileError(str(error), error.line, file=name) from None
     return settings

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
-from platoon.images.dockerfile.scope import PLATFORM_ARGS, Scope, apply, global_arguments
+from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
 from platoon.images.dockerfile.words import BadWordError, expand
 
 SCRATCH = "scratch"
+NUMBER_LIMIT = 9
 
 
 @dataclass
 class Stage:
     """One FROM and what follows it. parent: index of the stage it is built from, or None. base: else the reference, expanded.
 
-    before: for each instruction, the scope it sees; after: the scope at the stage's end.
+    after: the scope at the stage's end, or as far as it was read; before: for each instruction, the scope it sees.
     """
 
     index: int
@@ -25,29 +26,30 @@ class Stage:
     name: str | None
     base: str | None
     parent: int | None
-    start: Scope
+    after: Scope
     instructions: list[Instruction] = field(default_factory=list)
     before: list[Scope] = field(default_factory=list)
-    after: Scope = field(default_factory=Scope)
 
 
 def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | None, file: str) -> list[Stage]:
     """The stages up to the target, or all. Raises DockerfileError."""
     escape = dockerfile.escape
-    globals_ = global_arguments(dockerfile.instructions, escape, given, file)
+    budget = Budget()
+    globals_ = global_arguments(dockerfile.instructions, escape, given, file, budget)
     stages: list[Stage] = []
-    scope = Scope()
     for instruction in dockerfile.instructions:
         try:
             if instruction.keyword == "FROM":
                 if stages and _is_target(stages[-1], target):
                     break
-                stages.append(_open_stage(instruction, stages, escape, globals_))
-                scope = stages[-1].after = stages[-1].start.child()
+                stages.append(_open_stage(instruction, stages, escape, globals_, budget))
             elif stages:
-                stages[-1].instructions.append(instruction)
-                stages[-1].before.append(scope.child())
-                apply(instruction, scope, escape, given, globals_)
+                stage = stages[-1]
+                stage.instructions.append(instruction)
+                stage.before.append(stage.after)
+                if instruction.keyword in CHANGING:
+                    stage.after = stage.after.child()
+                    apply(instruction, stage.after, escape, given, globals_)
         except BadWordError as error:
             raise DockerfileError(str(error), instruction.line, file=file) from None
     if not stages:
@@ -58,18 +60,30 @@ def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | 
 
 
 def find_stage(name: str, stages: list[Stage]) -> int | None:
-    """The stage a name or number means, the latest of a name; None for an image."""
+    """The stage a name or number means, the latest of a name; None for an image. Raises BadWordError for a number too long."""
     for stage in reversed(stages):
         if stage.name is not None and stage.name == name.lower():
             return stage.index
-    return int(name) if name.isdecimal() and int(name) < len(stages) else None
+    number = stage_number(name)
+    return number if number is not None and number < len(stages) else None
+
+
+def stage_number(name: str) -> int | None:
+    """The number that a stage is named by, None for a name. Raises BadWordError for one that no stage has."""
+    if not (name.isascii() and name.isdecimal()):
+        return None
+    if len(name) > NUMBER_LIMIT:
+        raise BadWordError(f"{name[:40]} is the number of no stage")
+    return int(name)
 
 
 def _is_target(stage: Stage, target: str | None) -> bool:
     return target is not None and (stage.name == target.lower() or target == str(stage.index))
 
 
-def _open_stage(instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None]) -> Stage:
+def _open_stage(
+    instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None], budget: Budget
+) -> Stage:
     flags, rest = split_flags(instruction, escape)
     if unknown := sorted(set(flags) - {"platform"}):
         raise BadWordError(f"FROM has no option --{unknown[0]}")
@@ -91,5 +105,5 @@ def _open_stage(instruction: Instruction, stages: list[Stage], escape: str, glob
     if not base or (unset and not base.strip(":@/")):
         raise BadWordError(f"FROM {words[0][:60]} names no image ({', '.join(unset) or 'the variable'} has no default)")
     parent = next((stage.index for stage in reversed(stages) if stage.name == base.lower()), None)
-    start = stages[parent].after.child() if parent is not None else Scope(sealed=base.lower() == SCRATCH)
+    start = stages[parent].after if parent is not None else Scope(budget, sealed=base.lower() == SCRATCH)
     return Stage(len(stages), instruction, name, None if parent is not None else base, parent, start)

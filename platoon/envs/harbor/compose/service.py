@@ -82,7 +82,7 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
             raise ComposeError(f"{path[:100]} is no file of the task")
         text = reading.files.read(path, SIZE_LIMIT_BYTES)
         before = {name: entry for name, entry in found.items() if entry is not None}
-        found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before)
+        found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before, budget=reading.budget)
     for name, entry in found.items():
         if entry is not None:
             env.setdefault(name, _as_text(entry))

@@ -272,7 +272,7 @@ def _externals(services: Services, edited: Edited, reading: Reading) -> dict[str
         scope: dict[str, Text] = {}
         for key, text in sorted(edit.scope.items()):
             with reading.findings.at(name, "scope", key):
-                value = interpolate(text, _of_task(services.main, reading), Use())
+                value = interpolate(text, _of_task(services.main, reading), Use(budget=reading.budget))
                 if not isinstance(value, str) and any(isinstance(piece, ImagePart) for piece in value):
                     raise ComposeError("takes the task's variables")
                 scope[key] = value
