@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.reading import parse_json
-from platoon.config.text import hide_credentials, printable
+from platoon.config.credentials import hide_credentials
+from platoon.config.text import printable
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.run_command import CommandResult, run_blocking, run_command

@@ -73,7 +73,7 @@ def test_what_expands_is_refused_before_it_does(write: Write, text: str) -> None
 )
 def test_variables_do_not_make_a_small_file_large(write: Write, compose: str, files: dict[str, str]) -> None:
     task = write(compose, **files)
-    with pytest.raises(ComposeRefused, match="longer than [0-9]+ characters"):
+    with pytest.raises(ComposeRefused, match=r"longer than [0-9]+ characters"):
         plan_task(TaskToml.model_validate({"environment": {"env": {"A": "x" * 500_000}}}), task)
 
 
