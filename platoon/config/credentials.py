@@ -17,7 +17,8 @@ _SECRET_NAME = re.compile(
 )
 # Headers and variables are told by fewer words: these texts are prose too.
 _SECRET_HEADER = re.compile(
-    r"authorization|cookie|passw|secret|api[-_]?key|access[-_]?key|credential|(?:^|[-_])(?:token|pwd|pat)$", re.IGNORECASE
+    r"authorization|cookie|passw(?!ords)|secret(?!s)|api[-_]?key|access[-_]?key|credential|(?:^|[-_])(?:token|pwd|pat)$",
+    re.IGNORECASE,
 )
 
 _RUN = re.compile(r"[^ \t\r\n\x0b\x0c]+")
@@ -52,7 +53,14 @@ def names_secret(name: str) -> bool:
 
 def holds_userinfo(text: str) -> bool:
     """Whether a text has a user and password before an `@`, as an address has them or nearly so; an SSH address's user is none."""
-    return _without_userinfo(text) != text
+    return hide_userinfo(text) != text
+
+
+def hide_userinfo(text: str) -> str:
+    """Text with `***` for users and passwords before an `@`; the part of `hide_credentials` that no prose is taken for."""
+    if _AT.search(text) is None:
+        return text
+    return _RUN.sub(lambda match: _hidden_in_run(match[0]), text)
 
 
 def hide_credentials(text: str) -> str:
@@ -60,7 +68,7 @@ def hide_credentials(text: str) -> str:
 
     The user alone of an SSH address (`ssh://git@host`) is no secret and stays.
     """
-    text = _PARAMETER.sub(_without_parameter, _without_userinfo(text))
+    text = _PARAMETER.sub(_without_parameter, hide_userinfo(text))
     text = _HEADER.sub(_without_header, text)
     return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\g<1>{HIDDEN}", text))
 
@@ -71,12 +79,6 @@ def _without_parameter(match: re.Match[str]) -> str:
 
 def _without_header(match: re.Match[str]) -> str:
     return f"{match['name']}{match['sign']}{HIDDEN}" if _SECRET_HEADER.search(match["name"]) else match[0]
-
-
-def _without_userinfo(text: str) -> str:
-    if _AT.search(text) is None:
-        return text
-    return _RUN.sub(lambda match: _hidden_in_run(match[0]), text)
 
 
 def _hidden_in_run(run: str) -> str:

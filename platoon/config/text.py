@@ -29,6 +29,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def clip(text: str, characters: int = 60) -> str:
+    """The beginning of a text for a message, without secrets; what is cut off is told by three dots."""
+    shown = hide_credentials(_cut(text))
+    return shown if len(shown) <= characters else f"{shown[: characters - 1]}…"
+
+
 def short_path(text: str) -> str:
     """A path for a message: safe for a terminal, without secrets, and without the middle of one that is far too long."""
     shown = printable(hide_credentials(text))

@@ -14,7 +14,7 @@ import pytest
 
 from platoon import exits
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
 DEADLINE_S = 90.0
 TASKS = 4

@@ -17,7 +17,7 @@ import pytest
 
 from tests.processes import children, gone, until, wait_for
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
 STEPS = 8
 COMMON = {

@@ -18,7 +18,7 @@ import pytest
 from tests.processes import children, gone, wait_for
 from tests.workflow.conftest import Clone
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.model, pytest.mark.timeout(900)]
 
 SEED = 20
 KILLS = 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Instruction
 from platoon.images.dockerfile.words import BadWordError, expand, split_words, unquote
@@ -84,13 +85,13 @@ def environment_pairs(instruction: Instruction, escape: str) -> list[tuple[str, 
     if "=" not in words[0]:
         rest = instruction.arguments[len(words[0]) :].strip()
         if not rest:
-            raise BadWordError(f"ENV {words[0][:40]} needs a value")
+            raise BadWordError(f"ENV {clip(words[0], 40)} needs a value")
         return [(unquote(words[0], escape), rest)]
     pairs = []
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise BadWordError(f"ENV has name=value pairs, got {word[:40]}")
+            raise BadWordError(f"ENV has name=value pairs, got {clip(word, 40)}")
         pairs.append((unquote(name, escape), value))
     return pairs
 

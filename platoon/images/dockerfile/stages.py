@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
 from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
 from platoon.images.dockerfile.words import BadWordError, expand
+from platoon.images.image_reference import PLATFORM, PLATFORMS, reference_fault
 
 SCRATCH = "scratch"
 NUMBER_LIMIT = 9
+STAGE_LIMIT = 1000
 
 
 @dataclass
 class Stage:
     """One FROM and what follows it. parent: index of the stage it is built from, or None. base: else the reference, expanded.
 
+    platform: what FROM asks for, None where it asks for nothing that is known.
     after: the scope at the stage's end, or as far as it was read; before: for each instruction, the scope it sees.
     """
 
@@ -27,6 +31,7 @@ class Stage:
     base: str | None
     parent: int | None
     after: Scope
+    platform: str | None = None
     instructions: list[Instruction] = field(default_factory=list)
     before: list[Scope] = field(default_factory=list)
 
@@ -42,6 +47,8 @@ def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | 
             if instruction.keyword == "FROM":
                 if stages and _is_target(stages[-1], target):
                     break
+                if len(stages) == STAGE_LIMIT:
+                    raise BadWordError(f"has more than {STAGE_LIMIT} stages")
                 stages.append(_open_stage(instruction, stages, escape, globals_, budget))
             elif stages:
                 stage = stages[-1]
@@ -56,7 +63,19 @@ def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | 
         raise DockerfileError("has no FROM", file=file)
     if target is not None and not _is_target(stages[-1], target):
         raise DockerfileError(f"has no stage {target}", file=file)
+    _check_platforms(stages, file)
     return stages
+
+
+def _check_platforms(stages: list[Stage], file: str) -> None:
+    """What is built is of the one platform that tasks run on; a stage that only gives it files may be of any."""
+    stage = stages[-1]
+    while True:
+        if stage.platform is not None and stage.platform not in PLATFORMS:
+            raise DockerfileError(f"FROM --platform={stage.platform[:40]}: images are {PLATFORM}", stage.opening.line, file=file)
+        if stage.parent is None:
+            return
+        stage = stages[stage.parent]
 
 
 def find_stage(name: str, stages: list[Stage]) -> int | None:
@@ -73,7 +92,7 @@ def stage_number(name: str) -> int | None:
     if not (name.isascii() and name.isdecimal()):
         return None
     if len(name) > NUMBER_LIMIT:
-        raise BadWordError(f"{name[:40]} is the number of no stage")
+        raise BadWordError(f"{clip(name, 40)} is the number of no stage")
     return int(name)
 
 
@@ -101,9 +120,12 @@ def _open_stage(
 
     base = expand(words[0], escape, lookup)
     if base is None:
-        raise BadWordError(f"FROM {words[0][:60]} depends on the machine that builds")
+        raise BadWordError(f"FROM {clip(words[0])} depends on the machine that builds")
     if not base or (unset and not base.strip(":@/")):
-        raise BadWordError(f"FROM {words[0][:60]} names no image ({', '.join(unset) or 'the variable'} has no default)")
+        raise BadWordError(f"FROM {clip(words[0])} names no image ({', '.join(unset) or 'the variable'} has no default)")
     parent = next((stage.index for stage in reversed(stages) if stage.name == base.lower()), None)
+    if parent is None and (fault := reference_fault(base)) is not None:
+        raise BadWordError(f"FROM: {fault}")
+    platform = expand(flags["platform"], escape, lookup) if "platform" in flags else None
     start = stages[parent].after if parent is not None else Scope(budget, sealed=base.lower() == SCRATCH)
-    return Stage(len(stages), instruction, name, None if parent is not None else base, parent, start)
+    return Stage(len(stages), instruction, name, None if parent is not None else base, parent, start, platform)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from platoon.config.text import clip
+
 BACKSLASH = "\\"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The kernel hands no longer variable or argument to a program.
@@ -76,7 +78,7 @@ def _expand(word: str, escape: str, lookup: Lookup, depth: int) -> str | None:
 
 
 def _too_long(word: str) -> BadWordError:
-    return BadWordError(f"{word[:60]} becomes longer than {RESULT_LIMIT} characters")
+    return BadWordError(f"{clip(word)} becomes longer than {RESULT_LIMIT} characters")
 
 
 def deferred_text(word: str, escape: str) -> str:
@@ -118,7 +120,7 @@ def _pieces(word: str, escape: str, variable: VariableAt) -> Iterator[tuple[str 
             yield character, False
             position += 1
     if quote:
-        raise BadWordError(f"an open quote in {word[:60]}")
+        raise BadWordError(f"an open quote in {clip(word)}")
 
 
 def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]:
@@ -126,7 +128,7 @@ def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]
     end = _variable_end(word, position, escape)
     text = word[position:end]
     if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
-        raise BadWordError(f"{text[:40]} is expanded by the build")
+        raise BadWordError(f"{clip(text, 40)} is expanded by the build")
     ended = word[end : end + 1]
     plain = not text.startswith("${") and len(text) > 1
     return f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text, end
@@ -212,4 +214,4 @@ def _closing(text: str, position: int, escape: str) -> int:
             if depth == 0:
                 return position
         position += 1
-    raise BadWordError(f"an open brace in {text[:60]}")
+    raise BadWordError(f"an open brace in {clip(text)}")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.text import HostPart, Text, join
 
@@ -214,4 +215,4 @@ def _cut_by_compose(text: str, dollar: int) -> int:
 
 def _shown(text: Text) -> str:
     shown = text if isinstance(text, str) else "…"
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+    return clip(shown)

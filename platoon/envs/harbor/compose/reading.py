@@ -37,7 +37,10 @@ class Build:
 
 @dataclass
 class Draft:
-    """A service as read, before the stack is put together. plan: fields of its `ServicePlan`."""
+    """A service as read, before the stack is put together. plan: fields of its `ServicePlan`, but for the aliases.
+
+    aliases: each with the key that gives it.
+    """
 
     name: str
     role: Role
@@ -46,6 +49,8 @@ class Draft:
     build: Build | None = None
     networks: frozenset[str] | None = frozenset({"default"})
     links: list[tuple[str, str | None]] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
+    network_mode: str = ""
     gpus: int | None = None
     privileges: dict[str, Any] = field(default_factory=dict)
     external: bool = False
@@ -56,7 +61,7 @@ class Draft:
         return found
 
     def finished(self, image: Mapping[str, Any]) -> ServicePlan:
-        return ServicePlan(image=image, **self.plan)
+        return ServicePlan(image=image, aliases=tuple(self.aliases), **self.plan)
 
 
 class TaskFiles:

@@ -28,6 +28,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # What no branch or tag is called, and what git would read as something else than a name.
 _NO_REF = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(?:/|$)|[/.]$")
 REVISION_LIMIT = 200
+REVISION_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,8 @@ def _harbor(rest: str) -> HubReference | RegistryReference:
     if not at or ref == "latest":
         return HubReference(package, "tag", "latest")
     if ref.isascii() and ref.isdigit():
+        if len(ref) > REVISION_DIGITS:
+            raise ValueError(f"a revision's number has at most {REVISION_DIGITS} digits")
         return HubReference(package, "revision", ref)
     if _DIGEST.fullmatch(ref):
         return HubReference(package, "digest", ref)
