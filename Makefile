@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# On a terminal pip shows how far it is; a log stays short.
+PIP_INSTALL = $(BIN)/python -m pip install $(shell test -t 2 || echo --quiet) --constraint envs/constraints.txt
 # The service and the trainer share two cores: threads that spin on a barrier cost more than they give.
 export OMP_NUM_THREADS ?= 1
 
@@ -25,11 +27,13 @@ setup: $(READY)
 $(READY): pyproject.toml envs/constraints.txt Cargo.toml Cargo.lock $(shell find native -path native/fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print 2>/dev/null)
 	@command -v cargo >/dev/null || { echo 'make: no cargo here; install a Rust toolchain (1.85 or later) and try again' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'make: $(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12 ...' >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo 'setup: installing about 6 GB of packages and compiling the core; this takes some minutes'
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint envs/constraints.txt --group dev
-	$(BIN)/python -m pip install --quiet --constraint envs/constraints.txt --editable '.[local]'
+	@echo 'setup: 1 of 3: a Python environment in $(VENV)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@echo 'setup: 2 of 3: what tests and checks need'
+	@$(PIP_INSTALL) --group dev
+	@echo 'setup: 3 of 3: torch and the other packages, about 6 GB, and the core, which is compiled; this takes some minutes'
+	@$(PIP_INSTALL) --editable '.[local]'
 	@touch $@
 	@echo 'setup: done; `. $(BIN)/activate` puts platoon and snakemake on the path'
 

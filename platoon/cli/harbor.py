@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from platoon.cli.harbor_fetch import fetch, lock, verify
 from platoon.cli.harbor_plan import plan
 from platoon.cli.options import FILE
-
-if TYPE_CHECKING:
-    from platoon.errors import Problem
+from platoon.cli.task_directory import check_task_directory
 
 
 @click.group()
@@ -38,11 +35,7 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
     from platoon.errors import ConfigError, Problem
 
     for directory in directories:
-        if not directory.is_dir():
-            rule = "is no directory" if directory.exists() else "no such directory"
-            raise ConfigError(Problem(rule, file=printable(str(directory)), advice="a task is a directory with a task.toml"))
-        if not (directory / "task.toml").is_file():
-            raise ConfigError(_no_task(directory))
+        check_task_directory(directory, "platoon harbor hash")
         try:
             contents = read_contents(directory)
         except HASH_ERRORS as error:
@@ -53,13 +46,3 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
             click.echo(json.dumps(row, ensure_ascii=True, sort_keys=True))
         else:
             click.echo(f"{contents.digest}  {directory}" if len(directories) > 1 else contents.digest)
-
-
-def _no_task(directory: Path) -> Problem:
-    from platoon.config.text import printable
-    from platoon.errors import Problem
-
-    shown = printable(str(directory))
-    tasks = sorted(path.parent.name for path in directory.glob("*/task.toml"))
-    advice = f"its children are tasks: platoon harbor hash {shown}/{printable(tasks[0])}, or {shown}/*" if tasks else ""
-    return Problem("is no task: a task directory holds a task.toml", file=shown, advice=advice)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from platoon.cli.options import FILE
+from platoon.cli.task_directory import check_task_directory
 
 if TYPE_CHECKING:
     from platoon.envs.harbor.overlays import Overlay
@@ -27,12 +28,9 @@ def plan(task_dir: Path, overlay_dirs: tuple[Path, ...], privileges: bool, as_js
     Its stack plan, its image plan and its warnings, or every reason why it is refused (exit 1).
     """
     from platoon import exits
-    from platoon.config.text import printable
     from platoon.envs.harbor.overlays import read_overlay
-    from platoon.errors import ConfigError, Problem
 
-    if not (task_dir / "task.toml").is_file():
-        raise ConfigError(Problem("is no task: a task directory holds a task.toml", file=printable(str(task_dir))))
+    check_task_directory(task_dir, "platoon harbor plan")
     found = _planned(task_dir, [read_overlay(path) for path in overlay_dirs], privileges)
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False, sort_keys=True))

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from platoon.config.text import counted, printable
+from platoon.core.outcome import fault_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.tree import Tree
 
+    from platoon.core.outcome import Outcome
     from platoon.core.trajectory import Trajectory
     from platoon.episodes.result import RolloutResult
 
@@ -30,11 +32,18 @@ def rollout_view(result: RolloutResult, *, whole: bool) -> Iterator[RenderableTy
     outcome = result.outcome
     if test_output := str(outcome.metadata.get("test_output") or "").strip():
         yield Text(f"tests: {_shown(test_output, whole)}")
-    reward = "none" if outcome.reward is None else f"{outcome.reward:g}"
+    yield Text(f"{_outcome(outcome, whole)}, {counted(result.calls, 'call')}, {result.seconds['total']:.1f} s")
+    parts = [f"{printable(name)} {value:g}" for name, value in outcome.rewards.items() if name != outcome.primary]
+    if outcome.status == "scored" and parts:
+        yield Text(f"of it: {', '.join(parts)}")
+
+
+def _outcome(outcome: Outcome, whole: bool) -> str:
+    if outcome.reward is None:
+        why = fault_text(outcome.failure_kind, outcome.explanation, outcome.status)
+        return f"{outcome.status}, {_shown(why, whole)}; no reward" if why != outcome.status else f"{why}, no reward"
     why = f" ({_shown(outcome.explanation, whole)})" if outcome.explanation else ""
-    yield Text(f"{outcome.status}{why}, reward {reward}, {counted(result.calls, 'call')}, {result.seconds['total']:.1f} s")
-    if outcome.status == "scored" and len(outcome.rewards) > 1:
-        yield Text(", ".join(f"{printable(name)} {value:g}" for name, value in outcome.rewards.items()))
+    return f"{outcome.status}{why}, reward {outcome.reward:g}"
 
 
 def _tree(trajectories: Sequence[Trajectory], whole: bool) -> Tree | None:
@@ -43,25 +52,38 @@ def _tree(trajectories: Sequence[Trajectory], whole: bool) -> Tree | None:
 
     branches: dict[str, Tree] = {}
     for trajectory in trajectories:
-        label = Text(_line(trajectory, whole))
+        label = Text(_line(trajectory, whole, alone=len(trajectories) == 1))
         parent = None if trajectory.parent_info is None else branches.get(trajectory.parent_info.id)
         branch = branches[trajectory.id] = Tree(label) if parent is None else parent.add(label)
         for number, step in enumerate(trajectory.steps):
             said = branch.add(Text(f"{number + 1}. {_said(step.misc, whole)}"))
             for answer in _answers(trajectory, number):
                 said.add(Text(_shown(answer, whole) or "(an empty answer)"))
+        if "oracle" in trajectory.misc:
+            _add_oracle(branch, trajectory.misc["oracle"], whole)
     return next(iter(branches.values()), None)
 
 
-def _line(trajectory: Trajectory, whole: bool) -> str:
-    parts = [
-        f"{trajectory.misc['agent']['role']} {trajectory.id[:8]}",
-        counted(len(trajectory.steps), "step"),
-        f"reward {trajectory.reward:g}",
-        trajectory.misc["outcome"]["status"],
-    ]
-    if trajectory.error_message:
-        parts.append(_shown(trajectory.error_message, whole))
+def _add_oracle(branch: Tree, ran: Mapping[str, Any], whole: bool) -> None:
+    """What the reference solution came to, and what it wrote."""
+    from rich.text import Text
+
+    end = "stopped at its time limit" if ran["timed_out"] else f"exit code {ran['exit_code']}"
+    branch.add(Text(f"ran solution/solve.sh: {end}")).add(Text(_shown(ran["output"], whole) or "(it wrote nothing)"))
+
+
+def _line(trajectory: Trajectory, whole: bool, *, alone: bool) -> str:
+    """An agent in one line. alone: the only one, whose outcome is the rollout's, which is told below the tree."""
+    steps = counted(len(trajectory.steps), "step")
+    if alone and not trajectory.steps:
+        parts = ["oracle" if "oracle" in trajectory.misc else "no model call"]
+    elif alone:
+        parts = [trajectory.misc["agent"]["role"], steps]
+    else:
+        parts = [f"{trajectory.misc['agent']['role']} {trajectory.id[:8]}", steps, f"reward {trajectory.reward:g}"]
+        parts.append(trajectory.misc["outcome"]["status"])
+        if trajectory.error_message:
+            parts.append(_shown(trajectory.error_message, whole))
     return ", ".join(parts) + (f": {_shown(trajectory.task.goal, whole)}" if trajectory.task.goal else "")
 
 

@@ -12,14 +12,18 @@ import click
 @click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def show(results: Path, as_json: bool) -> None:
-    """Show what the runs and evaluations of RESULTS came to."""
+    """Show what the runs and evaluations of RESULTS came to, and which figures are not of what it holds now."""
     from platoon.artifacts.canonical import read_json
+    from platoon.pipeline.currency import outdated
 
     summary = read_json(results / "summary.json", "summary (write it with `snakemake --profile local train`)")
+    old = list(outdated(results, summary))
     if as_json:
         import json
 
         click.echo(json.dumps(summary, sort_keys=True))
+        for line in old:
+            click.echo(line, err=True)
         return
     from rich.console import Console
 
@@ -28,13 +32,15 @@ def show(results: Path, as_json: bool) -> None:
         console.print(table)
     page = results / "report.html"
     if page.exists():
-        console.print(f"report: {page}", highlight=False)
+        console.print(f"report: {page}" + (", of these same figures" if old else ""), highlight=False, soft_wrap=True)
+    for line in old:
+        console.print(line, style="bold", highlight=False, markup=False, soft_wrap=True)
 
 
 def _tables(summary: dict[str, Any]) -> list[Any]:
     from rich.table import Table
 
-    from platoon.report.page import number, seconds
+    from platoon.report.numbers import number, seconds
 
     runs = Table(title="runs", title_justify="left", title_style="bold")
     for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):

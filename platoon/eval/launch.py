@@ -85,7 +85,8 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
         console.say(f"stopped after {reason}: {len(records)} of {counted(len(plan), 'rollout')} are done; the same command goes on")
         return EXIT_CODES[reason]
     results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests)
-    console.say(results.publish(request.receipt))
+    idle = "already evaluated, nothing to do; " if len(kept) == len(plan) else ""
+    console.say(f"evaluation {request.name}: {idle}{results.publish(request.receipt)}")
     console.say(f"report in {near(store.directory / REPORTS)}")
     return exits.DONE
 

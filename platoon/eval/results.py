@@ -116,7 +116,7 @@ class Results:
         if receipt is not None:
             write_receipt(receipt, "evaluation", self.receipt(report))
         mean = "none" if summary["reward_mean"] is None else f"{summary['reward_mean']:.4f}"
-        text = f"evaluation {self.name}: mean reward {mean} over {summary['valid_rollouts']} rollouts"
+        text = f"mean reward {mean} over {counted(summary['valid_rollouts'], 'rollout')}"
         return (
             text
             + _counted("graded without a model call", summary["unasked_counts"])

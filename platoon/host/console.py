@@ -40,7 +40,10 @@ class Console:
         self._clock = clock
         self._lock = threading.Lock()
         self._last_line_at = float("-inf")
-        self._last_stage = ""
+        self._stage, self._stage_began_at = "", 0.0
+        # Of the stage: where it is, and where it was when a line last told it; None before the first line.
+        self._detail = ""
+        self._told: str | None = None
         self._wait_told = False
         drawn = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._status = StatusLine(self._stream) if drawn else None
@@ -67,27 +70,37 @@ class Console:
     def say(self, text: str) -> None:
         """One line that stays."""
         with self._lock:
+            if self._told is not None:
+                # What is said of a stage says more than where it is.
+                self._told = self._detail
             self._write(text)
 
-    def progress(self, stage: str, detail: str = "", waiting_for: str = "") -> None:
+    def progress(self, stage: str, detail: str = "", waiting_for: str = "", *, patience_s: float = 0.0) -> None:
         """The stage, where it is, and what it waits for. A line where the stage changed or a minute went by,
-        and where a stage that told no wait has had one for a few seconds.
+        and where a stage that told no wait has had one for a few seconds. A stage that was told is told again as it ended.
 
         detail: parts joined by a comma and a blank, the most important first: a narrow terminal shows fewer.
+        patience_s: how long the stage lasts before it is worth a line.
         """
         texts = told(stage, detail, waiting_for)
         with self._lock:
             now = self._clock()
             if self._status is not None:
                 self._status.show(stage, texts)
+            if stage != self._stage:
+                self._tell_end()
+                self._stage, self._stage_began_at, self._told = stage, now, None
+            self._detail = detail
             quiet_s = FIRST_WAIT_S if waiting_for and not self._wait_told else QUIET_LINE_S
-            if stage != self._last_stage or now - self._last_line_at >= quiet_s:
-                self._last_stage, self._last_line_at, self._wait_told = stage, now, bool(waiting_for)
+            due = now - self._stage_began_at >= patience_s if self._told is None else now - self._last_line_at >= quiet_s
+            if due:
+                self._told, self._last_line_at, self._wait_told = detail, now, bool(waiting_for)
                 self._write(texts[0], screen=self._status is None)
 
     def close(self) -> None:
         """Ends the status line and the log files."""
         with self._lock:
+            self._tell_end()
             if self._status is not None:
                 self._status.hide()
             for log in self._logs:
@@ -99,10 +112,18 @@ class Console:
         return self
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+        if error is not None:
+            self._told = None
         if isinstance(error, PlatoonError):
             for log in self._logs:
                 _append(log, str(error))
         self.close()
+
+    def _tell_end(self) -> None:
+        """Where a stage that was told came to, unless a line said so."""
+        if self._told is not None and self._detail and self._told != self._detail:
+            self._told = self._detail
+            self._write(told(self._stage, self._detail)[0], screen=self._status is None)
 
     def _write(self, text: str, screen: bool = True) -> None:
         if screen:

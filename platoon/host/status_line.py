@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ DEFAULT_COLUMNS = 80
 # A command that does not draw tells a stage that has lasted so long, and again after so long.
 PATIENCE_S = 2.0
 QUIET_LINE_S = 60.0
+ADDRESS = re.compile(r" at https?://[^\s,)]+")
 
 
 class StatusLine:
@@ -145,11 +147,11 @@ class _Terminal:
 
 
 def told(stage: str, detail: str = "", waiting_for: str = "") -> list[str]:
-    """A stage, where it is and what it waits for: whole, then without the last parts of where it is, then without the wait."""
-    wait = f" (waiting for {waiting_for})" if waiting_for else ""
+    """A stage, where it is and what it waits for: whole, without an address, without the wait, without the last parts of where."""
     parts = detail.split(", ") if detail else []
-    texts = [f"{stage}: {', '.join(parts[:count])}{wait}" for count in range(len(parts), 0, -1)] or [f"{stage}{wait}"]
-    return [*texts, texts[-1].removesuffix(wait)] if wait else texts
+    places = [f"{stage}: {', '.join(parts[:count])}" for count in range(len(parts), 0, -1)] or [stage]
+    waits = dict.fromkeys((waiting_for, ADDRESS.sub("", waiting_for))) if waiting_for else ()
+    return [*(f"{places[0]} (waiting for {wait})" for wait in waits), *places]
 
 
 def fitting(texts: Sequence[str], cells: int, ellipsis: str = "…") -> str:

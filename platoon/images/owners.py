@@ -24,6 +24,8 @@ __all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "OwnerManifest", "image_layers", "lay
 
 SQUASHFS_MAGIC = b"hsqs"
 SIF_MAGIC, SIF_MAGIC_AT = b"SIF_MAGIC", 32
+# Of an error of the core about a tar of which nothing could be read.
+NOTHING_OF_A_TAR = ": tar at byte 0: "
 SQUASHFS_LAYER = "application/vnd.sylabs.image.layer.v1.squashfs"
 
 # What reading images raises, beside ConfigError for a layout that cannot be used.
@@ -93,7 +95,14 @@ def _image(path: Path) -> SavedFiles | str | None:
         return "a squashfs"
     if start[SIF_MAGIC_AT:] == SIF_MAGIC:
         return "a SIF"
-    return ArchiveFiles.of(path)
+    try:
+        return ArchiveFiles.of(path)
+    except DataError as error:
+        shown, begun, _ = str(error).partition(NOTHING_OF_A_TAR)
+        if not begun:
+            raise
+        # A file that a person named may be anything: nobody said that it is a tar.
+        raise DataError(f"{shown}: is neither a squashfs, a SIF, a saved image nor a tar") from error
 
 
 def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:

@@ -16,6 +16,7 @@ from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
+from platoon.host.status_line import PATIENCE_S
 from platoon.site import Site
 
 
@@ -23,7 +24,7 @@ def fetch_tools(site: Site, console: Console, *, workers: int = WORKERS, repair:
     """What a fetch works with, telling the console what it does."""
 
     def progress(text: str) -> None:
-        console.progress("fetch", text)
+        console.progress("fetch", text, patience_s=PATIENCE_S)
 
     return FetchTools(HarborCache(site.harbor_cache), workers=workers, repair=repair, say=console.say, progress=progress)
 
@@ -41,7 +42,7 @@ def locked_dataset(
     path = named_path(options.lock, base)
     lock = HarborLock.read(path)
     if missing := [row.name for row in lock.tasks if not tools.cache.has_task(row.digest)]:
-        rule = f"the cache lacks {len(missing)} of its {counted(len(lock.tasks), 'task')}, {printable(missing[0])} first"
+        rule = f"{len(missing)} of its {counted(len(lock.tasks), 'task')} are not {tools.cache.told}, {printable(missing[0])} first"
         advice = f"fetch {printable(lock.dataset)} with this site, or name the site it was fetched with"
         raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
     lock.write(tools.cache.lock_by_digest(lock.digest))

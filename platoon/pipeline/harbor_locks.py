@@ -118,7 +118,7 @@ def _unread(rows: Iterable[LockRow], cache: HarborCache) -> dict[str, tuple[int,
 def _answer(options: HarborOptions, base: Path, cache: HarborCache, label: str) -> Answer:
     search = find_answer(read_request(options, base, cache))
     if search.answer is None:
-        rule = f"environment {label} has no lock"
+        rule = f"environment {label} has no lock {cache.told}"
         if search.passed_over:
             rule += f" that answers it ({'; '.join(search.passed_over)})"
         raise NotPreparedError(Problem(rule, advice=FETCH_ADVICE))

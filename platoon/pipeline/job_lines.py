@@ -19,6 +19,12 @@ SCHEDULING = ("Select jobs to execute", "Execute ", "DAG of jobs will be updated
 # Of a reason: what every job of a first run has.
 EVERY_JOBS = ("Missing output files", "Input files updated by another job")
 FAILED = "failed: "
+# What Snakemake says of its own end, which says nothing more to whom a failed job was told.
+ENDINGS = (
+    "Shutting down, this might",
+    "Exiting because a job execution failed",
+    "WorkflowError:\nAt least one job did not complete",
+)
 _ENDED = re.compile(r"returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+)")
 
 
@@ -73,10 +79,13 @@ class Failures:
     def __init__(self) -> None:
         self._jobs: dict[int, str] = {}
         self._ended: list[str] = []
+        self._is_told = False
 
     def line(self, record: logging.LogRecord) -> str | None:
-        """The line of a job that failed, "" for what is part of one, None for any other record."""
+        """The line of a job that failed, "" for what is part of one or only follows from it, None for any other record."""
         event = _event(record)
+        if self._is_told and record.getMessage().startswith(ENDINGS):
+            return ""
         if event == "JOB_INFO":
             self._jobs[record.jobid] = job_name(record)  # type: ignore[attr-defined]
         elif event == "ERROR" and _ENDED.search(record.getMessage()):
@@ -87,6 +96,7 @@ class Failures:
         return None
 
     def _failed(self, record: Any) -> str:
+        self._is_told = True
         command = record.shellcmd or ""
         told = next((text for text in self._ended if command in text), "")
         if told:

@@ -23,7 +23,7 @@ from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.harness.spec import load_spec
-from platoon.host.console import Console
+from platoon.host.console import Console, near
 from platoon.pipeline.datasets import entry_locks, fetch_tools, locked_dataset, of_entry, recorded_datasets, say_warnings
 from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
@@ -114,7 +114,7 @@ def restore(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path, s
     """
     if not _missing(datasets, site):
         return False
-    console.say("the cache lacks data of these inputs: fetching it again")
+    console.say(f"the cache {near(site.cache)} lacks data of these inputs: fetching it again")
     found = lock_datasets(resolved, base, site, console, recorded_datasets(datasets, site))
     if found == datasets:
         return True
@@ -124,7 +124,7 @@ def restore(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path, s
         for entry in found[key]
         if entry not in datasets[key]
     ]
-    rule = f"{', '.join(changed)}: the data is no longer what was locked, and the cache does not hold what was"
+    rule = f"{', '.join(changed)}: the data is no longer what was locked, and the cache {near(site.cache)} does not hold what was"
     raise NotPreparedError(Problem(rule, advice="run platoon prepare"))
 
 

@@ -27,11 +27,9 @@ def locked(entry: Mapping[str, Any], cache: HarborCache) -> HarborLock:
     try:
         lock = HarborLock.read(path)
     except ConfigError as error:
-        advice = "run platoon prepare, with the site whose cache holds the dataset"
-        problem = error.problems[0]
-        raise NotPreparedError(
-            Problem(f"the lock of {entry['environment']}: {problem.rule}", file=problem.file, advice=advice)
-        ) from None
+        advice = "run platoon prepare, or name the site whose cache holds the dataset"
+        rule = f"the lock of {entry['environment']} {cache.told}: {error.problems[0].rule}"
+        raise NotPreparedError(Problem(rule, file=error.problems[0].file, advice=advice)) from None
     if lock.digest != digest:
         raise NotPreparedError(Problem("is not the lock its name says", file=str(path), advice="run platoon prepare"))
     return lock

@@ -49,7 +49,8 @@ def verify(recipe: Recipe, base: Path, results: Path, units: Sequence[str], *, s
         for name in INPUT_FILES:
             path = inputs_of(results, unit) / name
             if not path.is_file():
-                raise NotPreparedError(Problem("is missing", file=str(path), advice="run platoon prepare"))
+                advice = "run platoon prepare; or name the folder that the recipe was run with: --results DIR"
+                raise NotPreparedError(Problem("is missing", file=str(path), advice=advice))
         node_scratch().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="platoon-verify-", dir=node_scratch()) as place:
             empty = replace(site, cache=Path(place) / "cache")

@@ -6,11 +6,14 @@ A figure that has nothing to show says why: an empty place would look like a fau
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from platoon.report.data import Report, Run, dig
+from platoon.report.figures import AROUND_STEPS
+from platoon.report.numbers import MINUS, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +38,14 @@ STYLE = {
     "legend.frameon": False,
 }
 SIZE_INCHES = (5.6, 2.9)
+# What stands in a row over the axes, and what the sample of a line takes of it.
+ROW_CHARACTERS, SAMPLE_CHARACTERS = 60, 5
 # Parts of a step's wall time and what they are called; other seconds of a step overlap, so they are not stacked.
 # In the order of their lines: what lies on another line is dashed, so that both are seen where they are equal.
 TOKENS = {"prompt": "prompts read", "completion": "replies sampled", "trained": "trained"}
 AGES = {"mean": "mean", "max": "oldest"}
 ABOVE_AXES: Mapping[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "handlelength": 1.2, "columnspacing": 1.2}
+FAINT: Mapping[str, Any] = {"alpha": 0.45, "linewidth": 1}
 BELOW: Mapping[str, Any] = {"linewidth": 4, "alpha": 0.45}
 ABOVE: Mapping[str, Any] = {"linewidth": 1.8, "linestyle": (0, (3, 2))}
 WALL_PARTS = {"wait": "rollouts", "train": "training", "publish": "publishing", "save": "saving"}
@@ -82,12 +88,11 @@ def _reward(axes: Axes, report: Report) -> str:
     lines = [("reward", run.series("reward"))]
     lines += [(key, run.series("components", key)) for key in run.keys("components") if key != "reward"]
     for color, (label, (steps, values)) in zip(COLORS, lines, strict=False):
-        axes.plot(steps, values, color=color, alpha=0.35, linewidth=1)
-        axes.plot(steps, _smooth(values), color=color, label=label, linewidth=2)
+        _curve(axes, steps, values, color, label)
     axes.set(ylabel="mean")
     _from_zero(axes)
     _over_steps(axes, f"step of {run.name}")
-    axes.legend(loc="best")
+    _legend_of_curves(axes)
     return ""
 
 
@@ -95,14 +100,15 @@ def _loss(axes: Axes, report: Report) -> str:
     runs = [run for run in report.runs if run.trainer == "sft" and run.series("loss")[0]]
     for color, run in zip(COLORS, runs, strict=False):
         steps, values = run.series("loss")
-        axes.plot(steps, values, color=color, alpha=0.35, linewidth=1)
-        axes.plot(steps, _smooth(values), color=color, label=run.name, linewidth=2)
-        axes.annotate(f"{values[-1]:.3g}", (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center")
+        _curve(axes, steps, values, color, run.name)
+        axes.annotate(
+            f"{values[-1]:.3g}".replace("-", MINUS), (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center"
+        )
     if not runs:
         return "no run learned from conversations"
     axes.set(ylabel="nats a token", ylim=(0, None))
     _over_steps(axes, "step")
-    axes.legend(loc="upper right")
+    _legend_of_curves(axes)
     return ""
 
 
@@ -116,12 +122,13 @@ def _evaluations(axes: Axes, report: Report) -> str:
         values = [item.figures["reward_mean"], *(item.components.get(part, float("nan")) for part in parts)]
         places = [place + (index - (len(shown) - 1) / 2) * width for place in range(len(values))]
         bars = axes.bar(places, values, width * 0.92, color=COLORS[index % len(COLORS)], label=f"{item.name} ({item.run})")
-        axes.bar_label(bars, fmt="%.2f", padding=2)
-    axes.set_xticks(range(1 + len(parts)), ["reward", *parts])
+        axes.bar_label(bars, fmt=lambda value: number(value, 2), padding=2)
+    room = ROW_CHARACTERS // (1 + len(parts))
+    axes.set_xticks(range(1 + len(parts)), [textwrap.fill(part, max(room - 2, 1)) for part in ("reward", *parts)])
     axes.set(ylabel="mean over rollouts")
     _from_zero(axes, 1.08)
     axes.grid(axis="x", visible=False)
-    axes.legend(**ABOVE_AXES, ncols=min(3, len(shown)))
+    _legend_above(axes)
     return ""
 
 
@@ -154,7 +161,7 @@ def _step_time(axes: Axes, report: Report) -> str:
     # A stacked bar begins where another ends, which would leave no room above the highest.
     axes.set(ylabel="seconds", ylim=(0, 1.05 * max(below)) if any(below) else (0, 1))
     _over_steps(axes, f"step of {run.name}")
-    axes.legend(**ABOVE_AXES, ncols=len(parts))
+    _legend_above(axes)
     return ""
 
 
@@ -187,13 +194,34 @@ def _from_zero(axes: Axes, least_top: float = 0.0) -> None:
     axes.set_ylim(min(0.0, bottom), max(least_top, top))
 
 
-def _smooth(values: list[float], weight: float = 0.8) -> list[float]:
-    """Exponential mean with its start corrected, so that the first point is the first value."""
-    mean, scale, out = 0.0, 0.0, []
-    for value in values:
-        mean, scale = weight * mean + (1 - weight) * value, weight * scale + (1 - weight)
-        out.append(mean / scale)
-    return out
+def _curve(axes: Axes, steps: list[int], values: list[float], color: str, label: str) -> None:
+    """Each step faint, their average bold."""
+    axes.plot(steps, values, color=color, **FAINT)
+    axes.plot(steps, averaged(values), color=color, label=label, linewidth=2)
+
+
+def _legend_of_curves(axes: Axes) -> None:
+    """Names the lines, and what bold and faint mean."""
+    axes.plot([], [], color=INK, label="average", linewidth=2)
+    axes.plot([], [], color=INK, label="each step", **FAINT)
+    _legend_above(axes)
+
+
+def _legend_above(axes: Axes) -> None:
+    """In one row where the names are short, else in columns that fit."""
+    widths = [len(name) + SAMPLE_CHARACTERS for name in axes.get_legend_handles_labels()[1]]
+    columns = len(widths) if sum(widths) <= ROW_CHARACTERS else max(1, ROW_CHARACTERS // max(widths))
+    axes.legend(**ABOVE_AXES, ncols=columns)
+
+
+def averaged(values: Sequence[float], around: int = AROUND_STEPS) -> list[float]:
+    """The mean of each value and as many before it as after it, fewer towards the ends: no slope moves it up or down."""
+    means = []
+    for index in range(len(values)):
+        reach = min(around, index, len(values) - 1 - index)
+        window = values[index - reach : index + reach + 1]
+        means.append(sum(window) / len(window))
+    return means
 
 
 # Each gives why it drew nothing, or nothing when it drew.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Steps on each side of one that its average takes in.
+AROUND_STEPS = 4
+AVERAGED = f"Faint: each step; bold: the average of up to {2 * AROUND_STEPS + 1} steps around it."
+
 CAPTIONS: Mapping[str, str] = {
-    "reward": "Mean reward of the groups each step trained on, and its parts.",
+    "reward": f"Mean reward of the groups each step trained on, and its parts. {AVERAGED}",
     "evaluations": "Held-out tasks before and after: the whole reward, and its parts apart.",
-    "loss": "Mean loss of a trained token, a step, in the runs that learn from conversations.",
+    "loss": f"Mean loss of a trained token, a step, in the runs that learn from conversations. {AVERAGED}",
     "tokens": "Tokens a step: prompts read, replies sampled, and those of them that trained.",
     "staleness": "How many publications old the trained rows were, mean and oldest, a step.",
     "step_time": "Where each step's seconds went: waiting for rollouts, training, publishing, saving.",

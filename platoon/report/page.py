@@ -11,6 +11,7 @@ from platoon.artifacts.publish import publish_bytes
 from platoon.report.data import Report
 from platoon.report.drawing import Drawn, draw
 from platoon.report.figures import CAPTIONS, FIGURES
+from platoon.report.numbers import change, number, seconds
 
 
 def write_report(report: Report, page: Path, figures: Path, recipe: str = "") -> None:
@@ -28,6 +29,7 @@ def render(report: Report, drawn: Mapping[str, Drawn], recipe: str = "") -> str:
     source = importlib.resources.files("platoon.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=number, seconds=seconds)
+    environment.globals.update(change=change)
     return environment.from_string(source).render(
         recipe=recipe,
         runs=report.runs,
@@ -52,18 +54,3 @@ def changes(report: Report) -> Sequence[Mapping[str, Any]]:
         after = last.figures["reward_mean"] if part == "reward" else last.components[part]
         rows.append({"part": part, "first": first.name, "last": last.name, "before": before, "after": after})
     return rows
-
-
-def number(value: Any, digits: int = 0) -> str:
-    """A number for reading, an en dash where there is none."""
-    if value is None:
-        return "–"
-    return f"{value:,.{digits}f}" if isinstance(value, int | float) else str(value)
-
-
-def seconds(value: Any) -> str:
-    """A duration for reading."""
-    if value is None:
-        return "–"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

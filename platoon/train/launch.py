@@ -18,10 +18,12 @@ from typing import Any
 from platoon import exits
 from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
+from platoon.config.text import counted
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
 from platoon.train.checkpoints.saving import KEPT, Cadence
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.config_defs.training import StatsConfig
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
 from platoon.train.policy.spec import MAIN, PolicySpec, policy_specs
@@ -35,7 +37,7 @@ from platoon.train.trainer.build import TrainInputs, build_trainer
 from platoon.train.trainer.found import check_found
 from platoon.train.trainer.receipt import finished_row, receipt_body, refuse_trained_beyond, refuse_unmeasured, told_figures
 from platoon.train.trainer.renderers import early_renderers, section_of
-from platoon.train.trainer.run import TrainerRun
+from platoon.train.trainer.run import STARTING, TrainerRun
 from platoon.train.trainer.settings import RunSettings
 from platoon.train.trainer.signals import EXIT_CODES
 
@@ -60,6 +62,11 @@ class TrainRequest:
     time_budget_s: float | None = None
     budget_started_at: float = field(default_factory=time.monotonic)
 
+    @property
+    def title(self) -> str:
+        """The run for messages: one that nobody named is the only one they can be about."""
+        return "the run" if self.run == StatsConfig().trial_name else f"run {self.run}"
+
 
 def train(request: TrainRequest, console: Console, make_factory: Callable[[], ServiceFactory] = TinkerFactory) -> int:
     """Trains until the plan is done or a stop is asked; an exit code. Raises PlatoonError for what cannot go on."""
@@ -73,7 +80,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
     refuse_held(request.run_dir)
     known = check_found(request.run_dir, identity, request.run)
     facts = _facts(request, identity, parent)
-    if known and _write_receipt(request, trainer, facts, console):
+    if known and _write_receipt(request, trainer, facts, console, already=True):
         return exits.DONE
     if known:
         refuse_trained_beyond(request.run, request.run_dir, trainer.planned_steps(), _plan_key(config, trainer.planned_steps()))
@@ -91,7 +98,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         try:
             reason = asyncio.run(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
-            raise PlatoonError(f"run {request.run}: {error}; {KEPT}") from error
+            raise PlatoonError(f"{request.title}: {error}; {KEPT}") from error
         if reason is not None and lease.loss is not None:
             raise lease.loss
     if reason is not None:
@@ -123,7 +130,7 @@ async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer
     """One start; the reason it stopped early, None when the plan is done."""
     config, console = request.inputs.config, around.console
     places = ", ".join(dict.fromkeys(place_of(spec.model) for spec in specs.values()))
-    console.progress("starting", f"run {request.run}", places)
+    console.progress(STARTING, request.title, places)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_sandboxes(request.run_dir, console))
         services = await stack.enter_async_context(run_services(config, specs, request.state_dir, request.run_dir / "logs"))
@@ -131,7 +138,7 @@ async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer
         run = TrainerRun(settings, trainer, around.make_factory(), console, services=services.died)
         await run.run()
         if not run.ended and run.stop.reason is None:
-            raise PlatoonError(f"run {request.run}: the trainer ended after step {run.step} of {run.planned_steps}")
+            raise PlatoonError(f"{request.title}: the trainer ended after step {run.step} of {run.planned_steps}")
         return None if run.ended else run.stop.reason
 
 
@@ -202,8 +209,13 @@ def _plan_key(config: RunConfig, planned_steps: int) -> str:
     return "train.max_training_steps" if config.train.max_training_steps == planned_steps else "train.num_epochs"
 
 
-def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, Any], console: Console) -> bool:
-    """Writes the receipt of a run that is complete; False when it is not. Raises PlatoonError for one that measured nothing."""
+def _write_receipt(
+    request: TrainRequest, trainer: Trainer, facts: Mapping[str, Any], console: Console, *, already: bool = False
+) -> bool:
+    """Writes the receipt of a run that is complete; False when it is not. Raises PlatoonError for one that measured nothing.
+
+    already: whether it was complete before this command.
+    """
     row = finished_row(request.run_dir, trainer.planned_steps())
     if row is None:
         return False
@@ -212,6 +224,8 @@ def _write_receipt(request: TrainRequest, trainer: Trainer, facts: Mapping[str, 
     if request.receipt is not None:
         write_receipt(request.receipt, "train", receipt_body(request.run, request.run_dir, row, facts))
     figures = told_figures(request.run_dir, row)
-    console.say(f"run {request.run}: {row['batch']} steps done, checkpoint {row['name']}" + (f"; {figures}" if figures else ""))
+    idle = "already trained, nothing to do; " if already else ""
+    done = f"{counted(row['batch'], 'step')} done, checkpoint {row['name']}"
+    console.say(f"{request.title}: {idle}{done}" + (f"; {figures}" if figures else ""))
     console.say(f"run in {near(request.run_dir)}" + (f", receipt {near(request.receipt)}" if request.receipt is not None else ""))
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,7 +166,7 @@ def test_lock_check_names_the_first_entry_that_differs(tmp_path: Path, run: Run,
     config = write(tmp_path / "c.yaml", {"dataset": f"git+{repository.url}@{commit}"}, {"dataset": "data"}, {"dataset": "more"})
     code, _, told = run("harbor", "lock", config, "--check")
     assert code == exits.CONFIG
-    assert "environment e0 has no lock (run platoon harbor fetch CONFIG)" in told
+    assert re.search(r"environment e0 has no lock in the cache \S+ \(.*PLATOON_SITE.*\) \(run platoon harbor fetch CONFIG\)", told)
     code, out, _ = run("harbor", "lock", config)
     assert code == exits.DONE
     before = {path: path.read_bytes() for path in (tmp_path / "cache/harbor/locks").rglob("*.json")}

@@ -124,6 +124,15 @@ def test_another_refusal_of_the_task(task: Path, capsys: pytest.CaptureFixture[s
 def test_no_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(tmp_path)) == exits.CONFIG
     assert "is no task" in capsys.readouterr().err
+    (tmp_path / "tasks/t1").mkdir(parents=True)
+    (tmp_path / "tasks/t1/task.toml").touch()
+    for name, text in (
+        ("nowhere", "no such directory"),
+        ("tasks/t1/task.toml", "is no directory"),
+        ("tasks", "platoon harbor plan tasks/t1"),
+    ):
+        assert run(str(tmp_path / name)) == exits.CONFIG
+        assert text in capsys.readouterr().err.replace(f"{tmp_path}/", "")
 
 
 def test_a_task_of_one_container(task: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,13 +69,15 @@ def test_a_layout_is_chosen_from(layer: Path, capfdbinary: pytest.CaptureFixture
     [
         ((), exits.USAGE, "Missing argument"),
         (("absent",), exits.CONFIG, "platoon: absent: cannot be read: No such file or directory"),
-        (("text",), exits.CONFIG, "platoon: text: tar at byte 0: no header begins here, so this is no tar"),
-        (("layer.tar", "text"), exits.CONFIG, "platoon: text: tar at byte 0"),
+        (("text",), exits.CONFIG, "platoon: text: is neither a squashfs, a SIF, a saved image nor a tar\n"),
+        (("empty",), exits.CONFIG, "platoon: empty: is neither a squashfs, a SIF, a saved image nor a tar\n"),
+        (("layer.tar", "text"), exits.CONFIG, "platoon: text: is neither"),
         (("layer.tar", "."), exits.CONFIG, "platoon: .: is an image by itself (a saved one)"),
         (("layer.tar", "--out", "absent/x"), exits.DONE, ""),
     ],
 )
 def test_refusals(layer: Path, capfdbinary: pytest.CaptureFixture[bytes], arguments: tuple[str, ...], code: int, text: str) -> None:
     Path("text").write_text("text " * 200)
+    Path("empty").touch()
     found, out, error = run(capfdbinary, *arguments)
     assert (found, out) == (code, b"") and text in error

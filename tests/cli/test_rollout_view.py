@@ -50,12 +50,29 @@ def played() -> Trajectory:
 
 def test_answers_stand_below_the_step_that_asked() -> None:
     lines = told(played())
-    assert lines[0] == "policy root-123, 2 steps, reward 0.5, scored: Do it."
+    assert lines[0] == "policy, 2 steps: Do it."
     assert lines[1] == '├── 1. look; bash({"command":"ls"}); bash(cat)'
     assert lines[2].startswith(r"│   ├── one two\x1b[31mxxx") and lines[2].endswith("x… (155 more)")
     assert lines[3] == "│   └── in parts"
     assert lines[4:6] == ["└── 2. bash(finish)", "└── done"]
-    assert lines[6:] == ["scored, reward 0.5, 1 call, 2.0 s", "reward 0.5, parsed 1"]
+    assert lines[6:] == ["scored, reward 0.5, 1 call, 2.0 s", "of it: parsed 1"]
+
+
+@pytest.mark.parametrize(
+    ("ran", "lines"),
+    [
+        (None, ["no model call: Do it."]),
+        ({"exit_code": 0, "timed_out": False, "output": "did\nit"}, ["└── ran solution/solve.sh: exit code 0", "└── did it"]),
+        (
+            {"exit_code": -9, "timed_out": True, "output": ""},
+            ["└── ran solution/solve.sh: stopped at its time limit", "└── (it wrote nothing)"],
+        ),
+    ],
+)
+def test_what_ran_without_a_model_is_shown(ran: dict[str, Any] | None, lines: list[str]) -> None:
+    misc = MISC if ran is None else {**MISC, "oracle": ran}
+    expected = lines if ran is None else ["oracle: Do it.", *lines]
+    assert told(Trajectory("root", Task("t", goal="Do it."), misc=misc))[: len(expected)] == expected
 
 
 def test_whole_cuts_nothing() -> None:
@@ -68,4 +85,5 @@ def test_whole_cuts_nothing() -> None:
 def test_an_agent_that_another_started_is_below_it() -> None:
     child = Trajectory("child", Task("t"), ParentInfo("root-1234567", 1), [step("c", "")], misc=MISC)
     lines = told(played(), child)
+    assert lines[0] == "policy root-123, 2 steps, reward 0.5, scored: Do it."
     assert lines[6:8] == ["└── policy child, 1 step, reward 0, scored", "└── 1. (nothing)"]

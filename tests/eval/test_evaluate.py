@@ -178,7 +178,7 @@ def test_only_a_measurement_counts(tmp_path: Path) -> None:
     figures = read_receipt(tmp_path / "eval.json")["figures"]
     assert (figures["reward_mean"], figures["valid"], figures["errored"]) == (0.5, 1, 3)
     assert figures["outcomes"] == {"error": 1, "invalid": 1, "scored": 1, "timeout": 1}
-    assert "mean reward 0.5000 over 1 rollouts, 3 without a measurement: no file 3" in evaluation.told
+    assert "mean reward 0.5000 over 1 rollout, 3 without a measurement: no file 3" in evaluation.told
     tasks = read_receipt(tmp_path / "eval.json")["tasks"]
     assert tasks[0] == {"task": "a", "reward_mean": None, "rollouts": 2}
 
@@ -231,6 +231,9 @@ def test_finished_rollouts_are_kept_and_errored_ones_played_again(tmp_path: Path
     third = Evaluation(tmp_path, rewards)
     assert third.run() == exits.DONE
     assert (third.played, third.opened) == ([], 0)
+    figures = again.told.splitlines()[-2].removeprefix("evaluation after: ")
+    assert figures.startswith("mean reward ") and "nothing to do" not in again.told
+    assert third.told.splitlines()[0] == f"evaluation after: already evaluated, nothing to do; {figures}"
     assert (tmp_path / "eval.json").read_bytes() == finished
     kept = Evaluation(tmp_path, rewards, retry_errored=False, resume=False)
     assert kept.run() == exits.DONE

@@ -38,7 +38,30 @@ def test_lines_come_at_a_change_of_stage_and_once_a_minute() -> None:
         "training: step 61 (waiting for an update)",
         "training: step 121 (waiting for an update)",
         "training: step 181 (waiting for an update)",
+        "training: step 199",
     ]
+
+
+def test_a_short_stage_is_worth_no_line_and_a_long_one_tells_how_it_ended() -> None:
+    stream, seconds = io.StringIO(), [0.0]
+    with Console(stream, clock=lambda: seconds[0]) as console:
+        for stage, tick_s in (("short", 0.1), ("long", 1.0)):
+            for task in range(1, 11):
+                seconds[0] += tick_s
+                console.progress(stage, f"{task} of 10 tasks", patience_s=2.0)
+        console.progress("reading", "a file")
+    assert stream.getvalue().splitlines() == ["long: 3 of 10 tasks", "long: 10 of 10 tasks", "reading: a file"]
+
+
+@pytest.mark.parametrize("detail", ["", "step 3 of 3"])
+def test_what_is_said_of_a_stage_is_its_end(detail: str) -> None:
+    stream = io.StringIO()
+    with Console(stream) as console:
+        console.progress("training", "step 1 of 3")
+        console.progress("training", detail)
+        if detail:
+            console.say("3 steps done")
+    assert stream.getvalue().splitlines() == ["training: step 1 of 3", *(["3 steps done"] if detail else [])]
 
 
 def test_a_stage_that_told_no_wait_tells_the_first_that_lasts() -> None:

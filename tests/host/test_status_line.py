@@ -118,15 +118,16 @@ def test_text_is_cut_to_cells(text: str, cells: int, line: str) -> None:
     assert cut(text, cells) == line
 
 
-STEP = ("training", "step 123 of 300, 5 of 8 groups, last reward 0.412", "rollouts")
+STEP = ("training", "step 123 of 300, last reward 0.412, 5 of 8 groups", "an update of policy 'main' at http://127.0.0.1:40217")
 
 
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (120, "training: step 123 of 300, 5 of 8 groups, last reward 0.412 (waiting for rollouts)"),
-        (80, "training: step 123 of 300, 5 of 8 groups (waiting for rollouts)"),
-        (60, "training: step 123 of 300 (waiting for rollouts)"),
+        (150, f"training: {STEP[1]} (waiting for {STEP[2]})"),
+        (120, f"training: {STEP[1]} (waiting for an update of policy 'main')"),
+        (80, f"training: {STEP[1]}"),
+        (60, "training: step 123 of 300, last reward 0.412"),
         (40, "training: step 123 of 300"),
         (20, "training: step 1…"),
     ],
@@ -142,6 +143,10 @@ def test_a_narrow_terminal_leaves_the_least_important_out(columns: int, line: st
         (("saving", "", "the disk"), ["saving (waiting for the disk)", "saving"]),
         (("a", "b, c"), ["a: b, c", "a: b"]),
         (("a", "b", "d"), ["a: b (waiting for d)", "a: b"]),
+        (
+            ("a", "b, c", "d at https://e, again"),
+            [f"a: b, c (waiting for d{at}, again)" for at in (" at https://e", "")] + ["a: b, c", "a: b"],
+        ),
     ],
 )
 def test_texts_from_whole_to_least(parts: tuple[str, ...], texts: list[str]) -> None:

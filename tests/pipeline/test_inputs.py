@@ -113,8 +113,9 @@ def test_equal_bytes_keep_their_time(make_recipe: MakeRecipe, tmp_path: Path, si
 def test_what_is_missing_names_prepare(make_recipe: MakeRecipe, tmp_path: Path, site: Site, console: Console) -> None:
     root = make_recipe()
     inputs = build_inputs(root / "configs/rl.yaml", tmp_path / "inputs", site, console)
-    with pytest.raises(NotPreparedError, match="run platoon prepare"):
+    with pytest.raises(NotPreparedError, match="run platoon prepare") as refusal:
         read_inputs(inputs.directory, Site(cache=tmp_path / "other"))
+    assert f"in the cache {tmp_path / 'other/harbor'} (--site or PLATOON_SITE names another)" in str(refusal.value)
     (inputs.directory / "plan.json").unlink()
     with pytest.raises(NotPreparedError, match=r"plan\.json: is missing"):
         read_inputs(inputs.directory, site, root / "configs")
@@ -202,7 +203,7 @@ def test_verify_refuses_what_is_not_there(make_recipe: MakeRecipe, tmp_path: Pat
     recipe = read_recipe(root / "recipe.yaml")
     with pytest.raises(ConfigError, match="known here: warm, main"):
         verify(recipe, root, tmp_path, ["nobody"], site=site, console=console)
-    with pytest.raises(NotPreparedError, match="is missing"):
+    with pytest.raises(NotPreparedError, match=r"is missing .*--results DIR"):
         verify(recipe, root, tmp_path, ["main"], site=site, console=console)
 
 

@@ -109,3 +109,18 @@ def test_a_job_that_failed_is_told_in_one_line(stream: io.StringIO, monkeypatch:
 
 def test_elsewhere_the_rest_stays_as_it_is() -> None:
     assert "Select jobs to execute..." in handled(io.StringIO(), record("Select jobs to execute..."))
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "pipe"])
+def test_what_only_follows_from_a_failed_job_is_told_when_none_was(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    ends = [
+        record("Shutting down, this might take some time."),
+        record("Exiting because a job execution failed. Look above for error messages", LogEvent.ERROR),
+        record("Complete log(s): .snakemake/log/x"),
+        record("WorkflowError:\nAt least one job did not complete successfully.", LogEvent.ERROR, exception="WorkflowError"),
+    ]
+    whole = handled(type(stream)(), *ends)
+    assert len([row for row in shown(whole) if row]) == 5
+    told = [row for row in shown(handled(stream, failure("exec platoon train a"), *ends), columns=400) if row]
+    assert [row.partition(":")[0] for row in told] == ["failed", "Complete log(s)"]

@@ -125,7 +125,9 @@ def test_a_lock_alone(recipe: Path, repository: Repository, tmp_path: Path, site
     assert digest_of(found) == lock.digest
     assert found.entries["tasks"].splits == made.entries["tasks"].splits
     other = Site(cache=tmp_path / "other")
-    with pytest.raises(ConfigError, match="the cache lacks 4 of its 4 tasks, t0 first"):
+    with pytest.raises(
+        ConfigError, match=r"4 of its 4 tasks are not in the cache \S+ \(--site or PLATOON_SITE names another\), t0 first"
+    ):
         build_inputs(path, tmp_path / "three", other, console)
     (recipe / "mine.lock.json").unlink()
     with pytest.raises(ConfigError, match=r"service_kwargs\.lock: no such file"):

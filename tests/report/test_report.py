@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from platoon.report.data import report_of
-from platoon.report.drawing import _DRAWINGS, Drawn, draw
-from platoon.report.figures import FIGURES
-from platoon.report.page import changes, number, render, seconds, write_report
+from platoon.report.drawing import _DRAWINGS, Drawn, averaged, draw
+from platoon.report.figures import CAPTIONS, FIGURES
+from platoon.report.numbers import change, number, seconds
+from platoon.report.page import changes, render, write_report
 
 pytestmark = pytest.mark.unit
 
@@ -88,9 +89,62 @@ def test_the_loss_of_each_warm_start_is_drawn_and_told() -> None:
     curve = [{"step": step, "loss": 7.0 / step, "tokens": {"trained": 400}} for step in range(1, 5)]
     rows = [{"kind": "train", "run": "warm", "trainer": "sft", "steps": 4, "curve": curve}, *receipts()]
     lines = drawn_lines("loss", rows)
-    assert list(lines) == ["warm"] and lines["warm"].get_xdata()[-1] == 4
+    assert list(lines) == ["warm", "average", "each step"] and lines["warm"].get_xdata()[-1] == 4
     text = render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
     assert "loss 7.000 → 1.750" in text and "reward 0.350 → 0.600" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "averages"),
+    [
+        ([], []),
+        ([7.0], [7.0]),
+        ([4.0, 1.0], [4.0, 1.0]),
+        ([9.0, 3.0, 0.0], [9.0, 4.0, 0.0]),
+        ([float(step) for step in range(20)], [float(step) for step in range(20)]),
+    ],
+)
+def test_an_average_lies_where_the_values_lie(values: list[float], averages: list[float]) -> None:
+    """It begins and ends where they do, and a steady slope is drawn as it is."""
+    assert averaged(values) == averages
+
+
+@pytest.mark.parametrize("name", ["reward", "loss"])
+def test_a_curve_says_what_is_bold_and_what_is_faint(name: str) -> None:
+    rows = (
+        receipts()
+        if name == "reward"
+        else [{"kind": "train", "run": "warm", "trainer": "sft", "steps": 1, "curve": [{"step": 1, "loss": 7.0}]}]
+    )
+    lines = drawn_lines(name, rows)
+    assert lines["average"].get_linewidth() > lines["each step"].get_linewidth()
+    assert "Faint: each step; bold: the average" in CAPTIONS[name]
+
+
+def test_long_names_leave_a_figure_its_room() -> None:
+    rows = receipts()
+    for row in rows:
+        row["run"] += "-with-shuffled-advantages"
+    assert 'class="name">main-with-shuffled-advantages<' in render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
+    for name in FIGURES:
+        draw(name, report_of(rows))  # a figure whose legend takes all its room warns
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text", "kind"),
+    [
+        (0.424, 0.391, "−0.033", "fall"),
+        (0.4, 0.4004, "0.000", "same"),
+        (0.5, 0.4996, "0.000", "same"),
+        (0.1, 1.2, "+1.100", "rise"),
+    ],
+)
+def test_a_card_tells_a_fall_from_a_gain(before: float, after: float, text: str, kind: str) -> None:
+    assert change(before, after) == text
+    rows = receipts()
+    for row, value in zip(rows[1:], (before, after), strict=True):
+        row["figures"]["reward_mean"] = value
+    assert f'<em class="{kind}">{text}</em>' in render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
 
 
 def test_text_of_a_rollout_is_never_markup() -> None:
@@ -117,7 +171,7 @@ def test_evaluations_stand_with_the_parts_of_their_rewards() -> None:
     rows[1]["figures"]["components"] = {"parsed": 0.6, "reward": 0.31, "<b>": 1.0}
     text = render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
     table = text[text.index("<h2>Evaluations</h2>") :]
-    cells = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:4]]
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:4]]
     assert cells[0][2:7] == ["mean reward", "&lt;b&gt;", "parsed", "state", "rollouts"]
     assert [row[2:6] for row in cells[1:]] == [["0.310", "1.000", "0.600", "–"], ["0.620", "–", "0.950", "0.550"]]
 
@@ -140,6 +194,7 @@ def test_rewards_below_zero_and_above_one_are_in_sight(name: str, rewards: tuple
 def test_missing_is_not_zero() -> None:
     assert number(None) == "–"
     assert seconds(None) == "–"
-    assert number(0.0, 2) == "0.00"
+    assert number(0.0, 2) == number(-0.001, 2) == "0.00"
+    assert number(-1234.5, 1) == "−1,234.5"
     assert seconds(125) == "2 min 05 s"
     assert changes(report_of(receipts()[:2])) == ()

@@ -54,6 +54,12 @@ class Launches:
     def train(self, request: TrainRequest) -> int:
         return train(request, Console(io.StringIO()), lambda: FakeFactory({None: self.service}))
 
+    def told(self, request: TrainRequest) -> list[str]:
+        """The lines of one start."""
+        told = io.StringIO()
+        assert train(request, Console(told), lambda: FakeFactory({None: self.service})) == exits.DONE
+        return told.getvalue().splitlines()
+
     def receipt(self, run: str) -> dict[str, Any]:
         return read_receipt(self.directory / f"{run}.json", "train")
 
@@ -80,9 +86,21 @@ def test_a_finished_run_only_gets_its_receipt_again(launches: Launches) -> None:
 def test_the_last_line_says_where_the_run_is(launches: Launches) -> None:
     request = launches.request("warm")
     for receipt, more in ((request.receipt, f", receipt {request.receipt}"), (None, "")):
-        told = io.StringIO()
-        train(replace(request, receipt=receipt), Console(told), lambda: FakeFactory({None: launches.service}))
-        assert told.getvalue().splitlines()[-1] == f"run in {request.run_dir}{more}"
+        assert launches.told(replace(request, receipt=receipt))[-1] == f"run in {request.run_dir}{more}"
+
+
+def test_a_run_says_what_it_does_and_whether_there_was_anything_to_do(launches: Launches) -> None:
+    request = launches.request("warm", 1)
+    first, again = launches.told(request), launches.told(request)
+    stages = ["starting: run warm", "loading the model", "preparing", "saving what it begins with"]
+    stages += ["training", "training: step 1 of 1", "saving"]
+    assert [line.partition(" (waiting")[0] for line in first[:-2]] == stages
+    assert first[-2].startswith("run warm: 1 step done, checkpoint final")
+    assert again[:-1] == [first[-2].replace("warm: ", "warm: already trained, nothing to do; ")]
+
+
+def test_a_run_that_nobody_named_is_the_run(launches: Launches) -> None:
+    assert "the run: 1 step done, checkpoint final" in launches.told(launches.request("run", 1))[-2]
 
 
 def test_a_longer_plan_extends_and_a_shorter_one_gives_the_receipt_back(launches: Launches) -> None:

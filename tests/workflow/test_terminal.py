@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +38,7 @@ class Screen:
 
     def __init__(self, clone: Clone) -> None:
         self._fd, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
         self.process = clone.start(*COMMAND, stream=theirs, TERM="xterm", COLUMNS="120")
         os.close(theirs)
         self.text = ""

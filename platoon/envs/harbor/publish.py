@@ -18,6 +18,7 @@ from pathlib import Path
 from platoon.artifacts.digests import ExpectedTask, HashedTask, verify_tasks
 from platoon.artifacts.store import key_of
 from platoon.artifacts.trees import publish_tree, sync_file_system
+from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.processes import host_name, start_ticks, this_process
@@ -31,6 +32,11 @@ class HarborCache:
     """The Harbor part of a site's cache."""
 
     root: Path
+
+    @property
+    def told(self) -> str:
+        """For a refusal that lacks something of it: commands that name no site look into another cache than the workflow."""
+        return f"in the cache {printable(str(self.root))} (--site or PLATOON_SITE names another)"
 
     @property
     def staging(self) -> Path:

@@ -76,7 +76,7 @@ def serve_request(options: HarborOptions, base: Path, cache_dir: Path) -> Served
     request = read_request(options, base, cache)
     search = find_answer(request)
     if search.answer is None:
-        rule = "no lock answers what the environment asks for"
+        rule = f"no lock {cache.told} answers what the environment asks for"
         if search.passed_over:
             rule += f" ({'; '.join(search.passed_over)})"
         raise NotPreparedError(Problem(rule, file=request.source.reference, advice=ADVICE))

@@ -55,8 +55,8 @@ class Policy:
 
     @property
     def place(self) -> str:
-        """Policy and service, for messages."""
-        return f"policy {self.id!r} at {self.address}"
+        """The policy for messages, and where its service is unless it is the run's own."""
+        return f"policy {self.id!r}" + ("" if self.address.is_embedded else f" at {self.address}")
 
     @property
     def learner(self) -> Learner:

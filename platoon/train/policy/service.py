@@ -39,6 +39,11 @@ class ServiceAddress:
     def __str__(self) -> str:
         return self.base_url or "the default address"
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the run started the service for itself: where it listens helps nobody else."""
+        return self.state_dir is not None
+
 
 class ServiceFactory(Protocol):
     """Makes everything of the SDK that training touches."""
@@ -67,8 +72,8 @@ async def open_session(factory: ServiceFactory, address: ServiceAddress, waits: 
         return client
 
     try:
-        what = f"a session with the training service at {address}"
-        return await waits.on(in_daemon_thread(connect), timeout_s=SESSION_TIMEOUT_S, what=what)
+        service = "the embedded service" if address.is_embedded else f"the training service at {address}"
+        return await waits.on(in_daemon_thread(connect), timeout_s=SESSION_TIMEOUT_S, what=f"a session with {service}")
     except ServiceError as error:
         refusal = key_refusal(error.__cause__, str(address)) if error.__cause__ else None
         raise refusal or error from error.__cause__

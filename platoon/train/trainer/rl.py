@@ -135,4 +135,4 @@ class RlTrainer(TrainerBase):
 
 def _tell(run: Run, place: str, reward: str, text: str) -> None:
     # The least important last: a narrow terminal leaves it out.
-    run.tell("training", f"{place}, {text}{reward}")
+    run.tell("training", f"{place}{reward}, {text}")

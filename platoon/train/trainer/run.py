@@ -30,9 +30,10 @@ from platoon.train.trainer.budget import TimeBudget
 from platoon.train.trainer.closing import Closing
 from platoon.train.trainer.metrics_log import MetricsLog
 from platoon.train.trainer.settings import RunSettings, StepResult
-from platoon.train.trainer.signals import SignalHandlers, StopRequest, Watchdog
+from platoon.train.trainer.signals import STOPS, SignalHandlers, StopRequest, Watchdog
 
 TELL_EVERY_S = 10.0
+STARTING = "starting"
 
 
 class TrainerRun:
@@ -114,16 +115,16 @@ class TrainerRun:
         # Nothing is trained before these end, and each may wait long for a service: a stop request ends them where they are.
         opening = (self._sessions, self._find_start, self._training_clients, self._prepare)
         for stage, phase in (
-            ("checking", self._checks),
-            ("installing signal handlers", self._signals),
-            ("opening sessions", self._sessions),
-            ("finding the start point", self._find_start),
-            ("opening training clients", self._training_clients),
+            (STARTING, self._checks),
+            (STARTING, self._signals),
+            ("loading the model", self._sessions),
+            ("loading the model", self._find_start),
+            ("loading the model", self._training_clients),
             ("preparing", self._prepare),
-            ("saving at launch", self._launch_save),
-            ("getting ready", self._ready),
+            ("saving what it begins with", self._launch_save),
+            ("training", self._ready),
             ("training", self._steps),
-            ("saving at exit", self._exit_save),
+            ("saving", self._exit_save),
         ):
             self.tell(stage)
             await (self.stop.unless_asked(phase()) if phase in opening else phase())
@@ -289,7 +290,7 @@ class TrainerRun:
     async def _stop_at_budget(self) -> None:
         while (left_s := self._budget.left_s()) is not None:
             if left_s <= 0:
-                self.console.say("the time budget is used up: stopping at the end of the step, then saving")
+                self.console.say(f"the time budget is used up: stopping; {STOPS}")
                 self.stop.ask("budget")
                 return
             await asyncio.sleep(min(left_s, 10.0))

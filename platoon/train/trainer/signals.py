@@ -23,6 +23,9 @@ WATCHDOG_CHECK_S = 60.0
 WATCHDOG_WARNS_AT = 0.75
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
+# For a person: a step that still waits for rollouts is dropped with them, one that updates is not.
+STOPS = "an update under way ends first, rollouts under way are dropped, and what is done is saved"
+
 T = TypeVar("T")
 
 EXIT_CODES = {"INT": exits.INTERRUPTED, "TERM": exits.TERMINATED, "USR1": exits.TERMINATED, "budget": exits.TRY_AGAIN}
@@ -84,7 +87,7 @@ class SignalHandlers:
                 return
             self._first_at = self._first_at if self._first_at is not None else now
         if not self._stop.asked:
-            self._say(f"{number.name}: stopping; a step under way ends first and is saved")
+            self._say(f"{number.name}: stopping; {STOPS}")
         self._stop.ask(number.name.removeprefix("SIG"))
 
 

@@ -226,3 +226,20 @@ def test_a_damaged_checkpoint_of_the_run_is_told_by_its_own_error() -> None:
     with pytest.raises(DamagedCheckpointError, match="is damaged") as found:
         asyncio.run(open_training_client(Damaged(), SPEC, "tinker://a", waits=Waits(), retries=QUICK))
     assert found.value.state_path == "tinker://a"
+
+
+def test_an_embedded_service_is_told_without_its_address() -> None:
+    async def waited(address: ServiceAddress) -> list[str]:
+        told: list[str] = []
+        service = FakeTinkerService(checkpoints={})
+        policy = Policy(SPEC, address, FakeFactory({address.base_url: service}), Waits(told.append), sampled=True)
+        await policy.connect()
+        await policy.open(None, Timeouts(), fail_closed=False)
+        await policy.publish()
+        return [text for text in told if text]
+
+    place = "http://127.0.0.1:40217"
+    embedded, elsewhere = (asyncio.run(waited(ServiceAddress(place, state_dir=state))) for state in (Path("runs/.tinker"), None))
+    assert len(embedded) > 2 and not [text for text in embedded if place in text]
+    assert embedded[0] == "a session with the embedded service"
+    assert len([text for text in elsewhere if f" at {place}" in text]) > 1

@@ -1,0 +1,95 @@
+"""Figures that are not of what a results folder holds now are told, by `platoon show` too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from platoon.artifacts.digests import sha256_file
+from platoon.artifacts.receipts import write_receipt
+from platoon.cli.show import show
+from platoon.pipeline.currency import outdated
+from platoon.pipeline.layout import inputs_of, receipt_of
+from platoon.pipeline.summary import summarise
+
+pytestmark = pytest.mark.unit
+
+EARLIER = "these are figures of an earlier"
+
+
+def unit_inputs(results: Path, unit: str) -> dict[str, str]:
+    directory = inputs_of(results, unit)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.yaml").write_text(unit)
+    return {"config.yaml": sha256_file(directory / "config.yaml")}
+
+
+def train(results: Path, run: str, weights: str, parent: dict[str, Any] | None = None) -> dict[str, Any]:
+    body = {"run": run, "steps": 2, "checkpoint": {"weights": weights}, "parent": parent, "inputs": unit_inputs(results, run)}
+    write_receipt(receipt_of(results, run), "train", body)
+    return {**body, "kind": "train"}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Of a warm run, a run that starts from it, and an evaluation of that."""
+    main = train(tmp_path, "main", "sha256:m", {"run": "warm", "weights": "sha256:w"})
+    after = {"name": "after", "run": "main", "weights": "sha256:m", "inputs": unit_inputs(tmp_path, "eval-after")}
+    write_receipt(receipt_of(tmp_path, "main", "after"), "evaluation", after)
+    summary = summarise([train(tmp_path, "warm", "sha256:w"), main, {**after, "kind": "evaluation"}])
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    return tmp_path
+
+
+def told(results: Path) -> list[str]:
+    return list(outdated(results, json.loads((results / "summary.json").read_text())))
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "nothing": (lambda results: None, []),
+    "no_inputs": (lambda results: (inputs_of(results, "main") / "config.yaml").unlink(), []),
+    "refused": (
+        lambda results: receipt_of(results, "main").unlink(),
+        [f"main: no receipt now; {EARLIER} run", f"after: main, which it is of, has no receipt now; {EARLIER} evaluation"],
+    ),
+    "edited": (
+        lambda results: (inputs_of(results, "eval-after") / "config.yaml").write_text("other"),
+        [f"after: its inputs are others now (config.yaml); {EARLIER} evaluation"],
+    ),
+    "trained_again": (
+        lambda results: train(results, "warm", "sha256:other"),
+        [f"main: warm, which it is of, is another one now; {EARLIER} run"],
+    ),
+    "torn": (
+        lambda results: receipt_of(results, "main", "after").write_text("{"),
+        [f"after: its receipt cannot be read; {EARLIER} evaluation"],
+    ),
+    "not_summed": (
+        lambda results: write_receipt(
+            receipt_of(results, "warm"), "train", {"run": "warm", "steps": 3, "checkpoint": {"weights": "sha256:w"}}
+        ),
+        [f"warm: its receipt is another one now; {EARLIER} run"],
+    ),
+}
+
+
+@pytest.mark.parametrize("which", CHANGES)
+def test_what_is_of_an_earlier_run_is_told(which: str, results: Path) -> None:
+    change, lines = CHANGES[which]
+    change(results)
+    assert told(results) == lines
+
+
+def test_show_tells_it_below_the_tables_and_beside_the_json(results: Path) -> None:
+    assert EARLIER not in CliRunner().invoke(show, [str(results)]).output
+    receipt_of(results, "main").unlink()
+    (results / "report.html").touch()
+    shown = CliRunner().invoke(show, [str(results)]).stdout.splitlines()
+    assert shown[-3:] == [f"report: {results}/report.html, of these same figures", *told(results)]
+    found = CliRunner().invoke(show, [str(results), "--json"])
+    assert json.loads(found.stdout)["runs"] and found.stderr.splitlines() == told(results)
