@@ -103,7 +103,7 @@ def test_any_text_is_planned_or_refused(tmp_path_factory: pytest.TempPathFactory
         (f"FROM a\n\nHEALTHCHECK --timeout={'9' * 12}s CMD x\n", "Dockerfile:3: --timeout: a duration is at most"),
         ("FROM a\nHEALTHCHECK --retries=x CMD x\n", "Dockerfile:2: --retries is a whole number"),
         (f"FROM a\nHEALTHCHECK --retries={'9' * 5000} CMD x\n", "Dockerfile:2: --retries is a whole number"),
-        (f"FROM a\nCOPY --from={'9' * 5000} /a /b\nRUN x\n", "Dockerfile:2: 9+ is the number of no stage"),
+        (f"FROM a\nCOPY --from={'9' * 5000} /a /b\nRUN x\n", "Dockerfile:2: 9+… is the number of no stage"),
         ("FROM a\nCOPY <<'x /y\n", "Dockerfile:2: an open quote"),
         ('FROM a\nCOPY ["a\\u0000b", "/x"]\n', "Dockerfile:2: holds a NUL character"),
         ('FROM a\nCMD ["a\\u0000b"]\n', "Dockerfile:2: holds a NUL character"),
