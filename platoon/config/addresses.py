@@ -6,9 +6,9 @@ A refusal never quotes an address that holds a secret, nor one that could not be
 from __future__ import annotations
 
 import re
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from platoon.config.text import SECRET_NAMES, SECRET_WORDS
+from platoon.config.credentials import holds_userinfo, names_secret
 
 GIT_SCHEMES = ("https", "http", "ssh", "git", "file")
 WEB_SCHEMES = ("https", "http")
@@ -17,12 +17,18 @@ CREDENTIAL_ADVICE = "leave it out and give it to the tool that fetches: git's an
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # `user@host:path`, as git writes the address of an SSH server.
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:.*", re.DOTALL)
-_SECRET = re.compile(rf"{SECRET_WORDS}|^(?:{SECRET_NAMES})$", re.IGNORECASE)
+_HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f:.]+(?:%[\w.-]+)?")
 
 
 def is_address(text: str) -> bool:
     """Whether a text names something elsewhere; any other is a path."""
     return _SCHEME.match(text) is not None or _SCP.fullmatch(text) is not None
+
+
+def check_without_credentials(text: str) -> None:
+    """Raises ValueError, whose text is a rule and shows no secret, for a path or address that has a user and password."""
+    if holds_userinfo(text):
+        raise ValueError(f"must hold no user or password ({CREDENTIAL_ADVICE})")
 
 
 def check_address(text: str, schemes: tuple[str, ...]) -> None:
@@ -31,6 +37,7 @@ def check_address(text: str, schemes: tuple[str, ...]) -> None:
         raise ValueError("an address is one line without blanks")
     if _SCP.fullmatch(text) and not _SCHEME.match(text):
         raise ValueError("must be a URL (user@host:path is written ssh://user@host/path)")
+    check_without_credentials(text)
     try:
         parts = urlsplit(text)
         _ = parts.port
@@ -44,16 +51,18 @@ def check_address(text: str, schemes: tuple[str, ...]) -> None:
         raise ValueError("names no host")
     if parts.hostname and parts.hostname.startswith("-"):
         raise ValueError("a host does not begin with '-'")
+    if parts.hostname and not _HOST.fullmatch(parts.hostname):
+        raise ValueError("a host is a name or a number")
 
 
 def _credential(parts: SplitResult) -> str | None:
-    user, at, _ = parts.netloc.rpartition("@")
+    user, at, _ = unquote(parts.netloc).rpartition("@")
     if at and (parts.scheme.lower() in WEB_SCHEMES or ":" in user or parts.scheme == "file"):
         return "must hold no user or password"
     if user.startswith("-"):
         return "a user does not begin with '-'"
     for text in (parts.query, parts.fragment):
         for name, _ in parse_qsl(text.replace(";", "&"), keep_blank_values=True):
-            if _SECRET.search(name):
+            if names_secret(name):
                 return f"must hold no credential (the parameter {name[:40]})"
     return None

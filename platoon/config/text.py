@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
+
+from platoon.config.credentials import hide_credentials
 
 SHOWN_CHARACTERS = 80
 MOST_NAMES = 6
 MOST_PATH_CHARACTERS = 240
-
-# What a URL's query calls its secrets: these words anywhere in a name, or these short names alone.
-SECRET_WORDS = r"token|secret|passw|signature|credential|api[-_]?key|access[-_]?key|auth|jwt|session"  # noqa: S105  because it names them
-SECRET_NAMES = r"key|sig|pw|pwd|pat"  # noqa: S105  because it names them
-_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/?#\s]*)@")
-_QUERY = re.compile(rf"(?P<name>[?&;](?:[\w.%-]*(?:{SECRET_WORDS})[\w.%-]*|{SECRET_NAMES})=)[^&;#\s'\"]+", re.IGNORECASE)
+MOST_JUDGED_CHARACTERS = 4096
 
 
 def show(value: Any) -> str:
@@ -24,7 +20,7 @@ def show(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = repr(value)
-    text = printable(hide_credentials(text))
+    text = printable(hide_credentials(_cut(text)))
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
@@ -33,9 +29,15 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def clip(text: str, characters: int = 60) -> str:
+    """The beginning of a text for a message, without secrets; what is cut off is told by three dots."""
+    shown = hide_credentials(_cut(text))
+    return shown if len(shown) <= characters else f"{shown[: characters - 1]}…"
+
+
 def short_path(text: str) -> str:
-    """A path for a message: safe for a terminal, and without the middle of one that is far too long."""
-    shown = printable(text)
+    """A path for a message: safe for a terminal, without secrets, and without the middle of one that is far too long."""
+    shown = printable(hide_credentials(text))
     half = MOST_PATH_CHARACTERS // 2
     return shown if len(shown) <= MOST_PATH_CHARACTERS else f"{shown[:half]}…{shown[-half:]}"
 
@@ -56,14 +58,6 @@ def few(names: Sequence[str]) -> str:
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
 
 
-def hide_credentials(text: str) -> str:
-    """Text in which the secrets of every URL are replaced by `***`: user and password, and parameters that are called like secrets.
-
-    The user alone of an SSH address (`ssh://git@host`) is no secret and stays.
-    """
-    return _QUERY.sub(r"\g<name>***", _USERINFO.sub(_without_userinfo, text))
-
-
-def _without_userinfo(match: re.Match[str]) -> str:
-    is_plain_user = match["scheme"].lower().endswith("ssh") and ":" not in match["user"]
-    return match[0] if is_plain_user else f"{match['scheme']}://***@"
+def _cut(text: str) -> str:
+    """The beginning of a long text; what would end in the middle of an address ends like one with a secret, which hides it."""
+    return text if len(text) <= MOST_JUDGED_CHARACTERS else f"{text[:MOST_JUDGED_CHARACTERS]}@"

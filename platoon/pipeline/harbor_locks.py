@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from platoon.artifacts.reading import read_regular
 from platoon.config.text import printable
 from platoon.envs.harbor.answers import Answer, find_answer, read_request
 from platoon.envs.harbor.differences import LockDifference, first_difference
@@ -66,7 +67,7 @@ def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[st
         answer = _answer(options, config.parent, tools.cache, label)
         with request.source.resolve(tools, recorded_of(answer.lock)) as dataset:
             made, _ = make_lock(request, dataset, tools)
-        difference = first_difference(answer.lock, made)
+        difference = first_difference(read_regular(answer.path), made)
         yield CheckedLock(label, answer.path, answer.lock, difference)
         if difference is not None:
             return

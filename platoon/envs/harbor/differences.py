@@ -1,11 +1,13 @@
-"""The first difference between two locks, in the order of their bytes: which task, which key, what each says. Pure."""
+"""The first difference between a lock's bytes and the lock made again: which task, which key, what each says. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
+from platoon.artifacts.reading import parse_json
 from platoon.config.text import printable, show
 from platoon.envs.harbor.lock import HEAD_KEYS, HarborLock
 
@@ -26,23 +28,28 @@ class LockDifference:
         return f"{place}: locked {self.locked}, now {self.now}"
 
 
-def first_difference(locked: HarborLock, now: HarborLock) -> LockDifference | None:
-    """None for locks of equal bytes."""
-    if locked.to_bytes() == now.to_bytes():
+def first_difference(locked: bytes, now: HarborLock) -> LockDifference | None:
+    """What the bytes of a lock say otherwise than the lock made again; None for equal bytes. Raises ValueError for no JSON."""
+    made = now.to_bytes()
+    if locked == made:
         return None
+    old, new = parse_json(locked), parse_json(made)
     # Tasks first: what differs in the head is mostly a digest over them.
-    old, new = locked.by_name, now.by_name
-    for name in sorted(old.keys() | new.keys()):
-        if name not in old or name not in new:
-            return LockDifference(name, "", *("a row" if name in rows else NOTHING for rows in (old, new)))
-        if (found := _first(old[name].to_dict(), new[name].to_dict())) is not None:
+    rows = [{str(row["name"]): row for row in value["tasks"]} for value in (old, new)]
+    for name in sorted(rows[0].keys() | rows[1].keys()):
+        if not all(name in part for part in rows):
+            return LockDifference(name, "", *("a row" if name in part else NOTHING for part in rows))
+        if (found := _first(rows[0][name], rows[1][name])) is not None:
             return LockDifference(name, *found)
-    for key in HEAD_KEYS:
-        if (found := _first({key: getattr(locked, key)}, {key: getattr(now, key)})) is not None:
+    others = sorted(key for key in old.keys() | new.keys() if key not in (*HEAD_KEYS, "plans", "tasks"))
+    for key in (*HEAD_KEYS, *others, "plans"):
+        if (found := _first(*({key: value[key]} if key in value else {} for value in (old, new)))) is not None:
             return LockDifference(None, *found)
-    found = _first({"plans": locked.plans}, {"plans": now.plans})
-    assert found is not None, "bytes that differ have a value that differs"
-    return LockDifference(None, *found)
+    # The same values, written otherwise: a row or key twice, another order or form.
+    lines = zip_longest(locked.split(b"\n"), made.split(b"\n"))
+    number, pair = next((number, pair) for number, pair in enumerate(lines, 1) if pair[0] != pair[1])
+    told = [NOTHING if line is None else show(line.decode("utf-8", "replace")) for line in pair]
+    return LockDifference(None, f"line {number}", *told)
 
 
 def _first(old: Any, new: Any, path: tuple[str, ...] = ()) -> tuple[str, str, str] | None:

@@ -87,6 +87,7 @@ def make_lock(
     overlay = overlays_digest(request.overlays) if request.overlays else None
     reuse = Reuse(tools.cache, not tools.repair, rows_of(older, dataset.resolved, overlay))
     taken = take_tasks(request, dataset, chosen, reuse, tools)
+    _tell_idle_overlays(request, taken, tools)
     lock = HarborLock(
         dataset=source.reference,
         resolved=dataset.resolved or tree_digest(taken.rows),
@@ -104,6 +105,17 @@ def make_lock(
         overlay=overlay,
     )
     return lock, taken
+
+
+def _tell_idle_overlays(request: Request, taken: TakenTasks, tools: FetchTools) -> None:
+    """Warns of overlays that no task matches: a field that is misspelt matches none."""
+    known = {name for row in taken.rows for name in row.index} | {"name"}
+    used = {name for row in taken.rows for name in row.overlays}
+    for overlay in request.overlays:
+        if overlay.name not in used:
+            unknown = [printable(f"match.{name}") for name in overlay.match if name not in known]
+            why = f" (no task has {', '.join(unknown)})" if unknown else ""
+            tools.say(f"warning: {request.source.reference}: no task matches the overlay {printable(overlay.name)}{why}")
 
 
 def recorded_of(lock: HarborLock) -> Recorded:

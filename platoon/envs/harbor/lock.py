@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import UnionType
 from typing import Any, Self
 
 from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
@@ -46,6 +48,11 @@ HEAD_KEYS = (
 )
 _OPTIONAL = frozenset({"origin", "upstream_digest", "verifier_image", "compose", "overlays", "input_files"})
 _KNOWN = ("index", "flags", "image", "verifier_image", "compose", "refused", "input_files", "upstream_digest", "origin")
+_HEAD_TYPES: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("dataset", "resolved", "fetched_with", "inputs", "modes"), str),
+    **dict.fromkeys(("source", "selection"), dict),
+    "overlay": str | None,
+}
 # What a lock of 0.4 has no word for.
 _SINCE_05 = frozenset({"source", "compose_rule"})
 
@@ -222,12 +229,30 @@ class HarborLock:
                 head |= {"source": {}, "compose_rule": None}
             plans = {} if is_legacy else value["plans"]
             rows = tuple(LockRow.from_dict(row) for row in value["tasks"])
-            if not isinstance(plans, dict) or not all(isinstance(row.index, dict) and is_digest(row.digest) for row in rows):
-                raise TypeError("a table or a digest is none")
+            if not isinstance(plans, dict) or not all(isinstance(head[key], kind) for key, kind in _HEAD_TYPES.items()):
+                raise TypeError("a key of its head is of another type")
+            for row in rows:
+                _check_row(row)
+            if len({row.name for row in rows}) != len(rows):
+                twin = next(name for name, count in Counter(row.name for row in rows).items() if count > 1)
+                raise ValueError(f"lists task {printable(twin)} twice")
             return cls(**head, plans=plans, tasks=rows)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = str(error)[:200]
             raise ConfigError(Problem(f"is no lock: {reason}", file=shown_as, advice="fetch the dataset again")) from None
+
+
+def _check_row(row: LockRow) -> None:
+    tables = (row.index, row.flags, row.image)
+    optional = (row.verifier_image, row.compose, row.input_files, row.origin)
+    texts = (row.refused, row.upstream_digest)
+    if not (
+        is_digest(row.digest)
+        and all(isinstance(value, dict) for value in tables)
+        and all(isinstance(value, dict | None) for value in optional)
+        and all(isinstance(value, str | None) for value in texts)
+    ):
+        raise TypeError(f"a value of task {printable(row.name)[:80]} is of another type")
 
 
 def is_other_file(path: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from platoon.config.addresses import WEB_SCHEMES, check_address, is_address
+from platoon.config.addresses import WEB_SCHEMES, check_address, check_without_credentials, is_address
 from platoon.config.model import ConfigModel, Options, PositiveFloat, problems_error
 from platoon.config.problems import from_validation_error
 from platoon.envs.harbor.rewards import DEFAULT_PRIMARY, RewardContract, parse_contract
@@ -230,11 +230,14 @@ class HarborOptions(ConfigModel):
     @field_validator("registry")
     @classmethod
     def _is_a_registry(cls, value: str | None) -> str | None:
-        if value is not None and (is_address(value) or any(character in value for character in "\0\n") or not value):
-            try:
+        if value is None:
+            return None
+        try:
+            check_without_credentials(value)
+            if is_address(value) or any(character in value for character in "\0\n") or not value:
                 check_address(value, WEB_SCHEMES)
-            except ValueError as error:
-                raise problems_error([Problem(str(error), advice="name a registry.json file or its URL")]) from None
+        except ValueError as error:
+            raise problems_error([Problem(str(error), advice="name a registry.json file or its URL")]) from None
         return value
 
     def checks(self) -> Iterator[Problem]:

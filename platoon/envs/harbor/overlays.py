@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -169,8 +170,8 @@ class _Compose(ConfigModel):
         if self.external is not None and self.host_network is not None:
             yield Problem("excludes external, which no stack starts", key="host_network")
         for key in ("set", "replace"):
-            if (bad := _no_tree(getattr(self, key))) is not None:
-                yield Problem(f"holds a {bad}, which no compose file does", key=key)
+            for place, kind in _no_tree(getattr(self, key), key):
+                yield Problem(f"holds {kind}, which no compose file does", key=place)
 
 
 class _File(ConfigModel):
@@ -331,14 +332,20 @@ def _stays_inside(path: str) -> bool:
     return bool(pure.parts) and not pure.is_absolute() and ".." not in pure.parts and path.isprintable()
 
 
-def _no_tree(value: Any) -> str | None:
-    """The kind of the first value below that a compose file cannot hold, None when all can."""
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            if (found := _no_tree(item)) is not None:
-                return found
-        return None
-    return None if isinstance(value, str | bool | int | float) else type(value).__name__
+def _no_tree(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Where a value below is none that a compose file can hold, and what it is."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _no_tree(item, f"{place}.{printable(key)}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _no_tree(item, place)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield place, f"the number {value}"
+    elif isinstance(value, str) and "\0" in value:
+        yield place, "a NUL character"
+    elif not isinstance(value, str | bool | int | float):
+        yield place, f"a {type(value).__name__}"
 
 
 def _refused(overlay: Overlay, file: str, why: str) -> TaskRefused:

@@ -26,7 +26,7 @@ from platoon.host.trees import remove_tree
 
 KEPT_VERSIONS = 3
 LIBRARIES = ("pydantic", "ruamel.yaml")
-CODE = ("envs/harbor", "images/dockerfile", "config/yaml.py", "config/text.py")
+CODE = ("envs/harbor", "images/dockerfile", "config/yaml.py", "config/text.py", "config/credentials.py")
 
 
 @dataclass

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.digests import HashedTask, input_digests
+from platoon.artifacts.canonical import canonical_bytes
+from platoon.artifacts.digests import DataError, HashedTask, input_digests
 from platoon.config.text import printable
 from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
@@ -108,7 +109,25 @@ def _placed(row: LockRow, task: SourceTask, index: Mapping[str, Any], settings: 
 def build_row(
     task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
 ) -> BuiltRow:
-    """The row of a task whose files, overlays applied, lie in `directory`. What is wrong with the task is `refused`, not raised."""
+    """The row of a task whose files, overlays applied, lie in `directory`. What is wrong with the task is `refused`, not raised.
+
+    A fault of this program over one task refuses that task, with a warning: the others are fetched. Raises OSError, DataError.
+    """
+    try:
+        built = _judged_row(task, directory, contents, index, settings)
+        canonical_bytes(fact_of(built))
+    except (OSError, DataError):
+        raise
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        why = f"task_config: planning it failed ({printable(f'{type(error).__name__}: {error}')[:200]})"
+        row = LockRow(task.id, contents.digest, task.path, image={"kind": "none"}, refused=why, input_files={})
+        return BuiltRow(_placed(row, task, index, settings), warnings=("planning failed over it, which is a fault: report it",))
+    return built
+
+
+def _judged_row(
+    task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
+) -> BuiltRow:
     judged = _Judged()
     if settings.overlay_refusal is not None:
         judged.add("overlay", settings.overlay_refusal)

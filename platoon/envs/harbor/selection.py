@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -91,8 +92,8 @@ def add_metadata(index: Mapping[str, Any], metadata: Mapping[str, Any], names: I
         if name not in metadata:
             continue
         value = metadata[name]
-        if not isinstance(value, str | int | float | bool) or value != value:  # noqa: PLR0124  because NaN alone differs from itself
-            raise ConfigError(Problem(f"task {task}: metadata.{name} is no scalar", key="index"))
+        if not isinstance(value, str | int | float | bool) or (isinstance(value, float) and not math.isfinite(value)):
+            raise ConfigError(Problem(f"task {task}: metadata.{name} is no scalar that JSON has", key="index"))
         if name in result and result[name] != value:
             raise ConfigError(Problem(f"task {task}: metadata.{name} is {value!r}, the index says {result[name]!r}", key="index"))
         result[name] = value

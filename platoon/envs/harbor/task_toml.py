@@ -11,22 +11,64 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from platoon.config.model import nearest
+from platoon.config.model import nearest, problems_error
 from platoon.config.text import printable
+from platoon.errors import Problem
+from platoon.images.image_reference import reference_fault
 
 NetworkMode = Literal["public", "allowlist", "no-network"]
 NonNegativeNumber = Annotated[float, Field(ge=0)]
 PositiveNumber = Annotated[float, Field(gt=0)]
 ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+# MiB whose bytes fit 64 bits.
+Mebibytes = Annotated[int, Field(ge=0, lt=2**43)]
+MOST_CPUS = 1_000_000
+HIGHEST_ID = 2**31 - 1
 STEP_NAME_LIMIT_BYTES = 255
 MOST_UNREAD = 20
 SHOWN_KEY_CHARACTERS = 60
 
+# Read by nobody but the dataset's own.
+FREE = frozenset({"metadata"})
+
+USER_CHARACTERS = 64
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}\$?(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,62})?")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([KMG])", re.IGNORECASE)
 _MEBIBYTES = {"K": 1 / 1024, "M": 1, "G": 1024}
+
+
+def _check_image(reference: str) -> str:
+    if (fault := reference_fault(reference)) is not None:
+        raise ValueError(fault)
+    return reference
+
+
+def _check_user(user: str | int) -> str | int:
+    numbers = [int(part) for part in str(user).split(":") if part.isascii() and part.isdecimal() and len(part) < USER_CHARACTERS]
+    if not _USER.fullmatch(str(user)[: 2 * USER_CHARACTERS]) or any(number > HIGHEST_ID for number in numbers):
+        raise ValueError(f"must be a user's name or a number up to {HIGHEST_ID}, with :group where wanted")
+    return user
+
+
+def _check_workdir(path: str) -> str:
+    if not path.startswith("/") or not path.isprintable():
+        raise ValueError("must be an absolute path on one line")
+    return path
+
+
+def _check_env(env: dict[str, str]) -> dict[str, str]:
+    if bad := sorted(name for name in env if not name or "=" in name or not name.isprintable()):
+        raise ValueError(f"a variable has a name on one line without '=', got {printable(bad[0][:40])!r}")
+    return env
+
+
+Image = Annotated[str, AfterValidator(_check_image)]
+User = Annotated[str | int, AfterValidator(_check_user)]
+Workdir = Annotated[str, AfterValidator(_check_workdir)]
+Env = Annotated[dict[str, str], AfterValidator(_check_env)]
 
 
 def _check_hosts(mode: NetworkMode | None, hosts: list[str] | None) -> None:
@@ -36,6 +78,16 @@ def _check_hosts(mode: NetworkMode | None, hosts: list[str] | None) -> None:
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nul(cls, value: Any) -> Any:
+        """No path, argument, variable or file that a sandbox gets may hold a NUL."""
+        if isinstance(value, dict):
+            bad = [key for key, item in value.items() if key in cls.model_fields and key not in FREE and _has_nul(item)]
+            if bad:
+                raise problems_error([Problem("holds a NUL character", key=key) for key in bad])
+        return value
 
 
 class Author(_Table):
@@ -111,21 +163,21 @@ class EnvironmentTable(_Table):
     build_timeout_sec, gpu_types, tpu and skills_dir are read, as Harbor does, and not used.
     """
 
-    docker_image: str | None = None
+    docker_image: Image | None = None
     build_timeout_sec: float = 600.0
     gpu_types: list[str] | None = None
     tpu: Tpu | None = None
     skills_dir: str | None = None
     os: str = "linux"
-    cpus: float | None = None
-    memory_mb: int | None = None
-    storage_mb: int | None = None
+    cpus: Annotated[float, Field(ge=0, le=MOST_CPUS)] | None = None
+    memory_mb: Mebibytes | None = None
+    storage_mb: Mebibytes | None = None
     gpus: Annotated[int, Field(ge=0)] | None = None
     network_mode: NetworkMode | None = None
     allowed_hosts: list[str] | None = None
     allow_internet: bool | None = None
-    env: dict[str, str] = Field(default_factory=dict)
-    workdir: str | None = None
+    env: Env = Field(default_factory=dict)
+    workdir: Workdir | None = None
     mcp_servers: list[McpServer] = Field(default_factory=list)
     healthcheck: Healthcheck | None = None
 
@@ -164,7 +216,7 @@ class AgentTable(_Table):
     """`[agent]`; timeout_sec None is no limit. network_mode: of this phase, None for the environment's."""
 
     timeout_sec: PositiveNumber | None = None
-    user: str | int | None = None
+    user: User | None = None
     network_mode: NetworkMode | None = None
     allowed_hosts: list[str] | None = None
 
@@ -180,17 +232,17 @@ class CollectHook(_Table):
     command: str
     service: ServiceName = "main"
     timeout_sec: PositiveNumber = 60.0
-    user: str | int | None = None
+    user: User | None = None
 
 
 class VerifierTable(_Table):
     """`[verifier]`."""
 
     timeout_sec: PositiveNumber = 600.0
-    user: str | int | None = None
+    user: User | None = None
     network_mode: NetworkMode | None = None
     allowed_hosts: list[str] | None = None
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     environment_mode: Literal["shared", "separate"] | None = None
     environment: EnvironmentTable | None = None
     collect: list[CollectHook] = Field(default_factory=list)
@@ -210,7 +262,7 @@ class VerifierTable(_Table):
 class SolutionTable(_Table):
     """`[solution]`."""
 
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
 
 
 class Artifact(_Table):
@@ -293,6 +345,14 @@ class TaskToml(_Table):
         if twins := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"steps called {', '.join(twins[:5])} are not apart where case does not count")
         return self
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, list):
+        return any(isinstance(item, str) and "\0" in item for item in value)
+    return isinstance(value, dict) and any("\0" in key or (isinstance(item, str) and "\0" in item) for key, item in value.items())
 
 
 def unread(toml: TaskToml) -> list[str]:

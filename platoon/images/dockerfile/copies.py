@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from platoon.config.text import clip
 from platoon.images.dockerfile.context import Context, normalised
 from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
 from platoon.images.dockerfile.scope import Scope
-from platoon.images.dockerfile.words import BadWordError, deferred_text, expand, unquote
+from platoon.images.dockerfile.words import BadWordError, deferred_text, unquote
 
 FLAGS = {
     "COPY": frozenset({"from", "chown", "chmod", "link", "parents", "exclude"}),
@@ -70,7 +71,7 @@ def taken_files(copy: Copy, scope: Scope, escape: str, context: Context) -> tupl
     for raw in copy.raw:
         if not copy.json and raw.lstrip("0123456789").startswith("<<"):
             continue
-        source = expand(raw, escape, scope.lookup)
+        source = scope.expand(raw, escape)
         if source is None or WILDCARDS & set(source):
             return None
         if (kind := remote_kind(source)) is not None:
@@ -98,7 +99,7 @@ def deferred_step(copy: Copy, escape: str, context: Context) -> tuple[str, ...]:
     sources = []
     for raw in copy.raw:
         if "$" in raw or WILDCARDS & set(raw):
-            raise BadWordError(f"{copy.keyword} {raw[:60]}: variables and wildcards are expanded by the build")
+            raise BadWordError(f"{copy.keyword} {clip(raw)}: variables and wildcards are expanded by the build")
         source = raw if copy.json else unquote(raw, escape)
         if remote_kind(source) is not None:
             raise BadWordError(f"{copy.keyword} of a remote source is done by the build")
@@ -127,10 +128,10 @@ def _directory_that_is_not_kept(source: str, context: Context) -> str | None:
 def _path(source: str, context: Context) -> str:
     path = normalised(source)
     if path is None:
-        raise BadWordError(f"{source[:60]} leaves the context")
+        raise BadWordError(f"{clip(source)} leaves the context")
     path = path.rstrip("/") or "."
     if path != "." and context.kind(path) is None:
-        raise BadWordError(f"{source[:60]} is not in the context")
+        raise BadWordError(f"{clip(source)} is not in the context")
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from platoon.config.credentials import hide_userinfo
 from platoon.config.text import printable
 from platoon.errors import PlatoonError
 
@@ -10,7 +11,7 @@ class DockerfileError(PlatoonError):
     """A Dockerfile that cannot be planned. line: 1-based line of the file, or None. why: one sentence."""
 
     def __init__(self, why: str, line: int | None = None, *, file: str = "Dockerfile") -> None:
-        self.why, self.line, self.file = printable(why), line, printable(file)
+        self.why, self.line, self.file = printable(hide_userinfo(why)), line, printable(file)
         super().__init__(self.sentence)
 
     @property

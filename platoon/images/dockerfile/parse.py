@@ -8,16 +8,17 @@ them, and that the text of a here-document stands beside it unread.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from platoon.artifacts.reading import parse_json
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.words import BACKSLASH, split_words, unquote
+from platoon.images.dockerfile.words import BACKSLASH, BadWordError, split_words, unquote
 
 SIZE_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT = 10_000
+FLAG_LIMIT = 200
 KEYWORDS = frozenset(
     (
         *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
@@ -28,7 +29,7 @@ WITH_HEREDOCS = frozenset({"ADD", "COPY", "RUN"})
 WITH_FLAGS = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 DIRECTIVES = frozenset({"syntax", "escape", "check"})
 
-_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
+_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+)")
 _HEREDOC = re.compile(r"[0-9]*<<(-?)([^<]+)", re.DOTALL)
 _FLAG = re.compile(r"--[A-Za-z]")
 
@@ -130,7 +131,10 @@ def _instructions(lines: list[str], escape: str, file: str) -> Iterator[Instruct
         count += 1
         if count > INSTRUCTION_LIMIT:
             raise DockerfileError(f"has more than {INSTRUCTION_LIMIT} instructions", start, file=file)
-        openings = list(_heredoc_openings(instruction, escape))
+        try:
+            openings = list(_heredoc_openings(instruction, escape))
+        except BadWordError as error:
+            raise DockerfileError(str(error), start, file=file) from None
         if openings:
             heredocs = []
             for name, strips, expands in openings:
@@ -188,21 +192,32 @@ def _body(lines: list[str], position: int, name: str, *, strips: bool) -> tuple[
 
 
 def json_words(arguments: str) -> list[str] | None:
-    """The operands of the JSON form, None where the arguments are not in it."""
+    """The operands of the JSON form, None where the arguments are not in it. Raises BadWordError for a NUL that JSON escapes."""
     if not arguments.startswith("["):
         return None
     try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
+        value = parse_json(arguments)
+    except ValueError:
         return None
-    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        return None
+    if any("\0" in item for item in value):
+        raise BadWordError("holds a NUL character")
+    return value
 
 
 def split_flags(instruction: Instruction, escape: str) -> tuple[dict[str, str], str]:
-    """The `--name[=value]` options that begin an instruction (`""` without a value; the last of a name counts), and the rest."""
+    """The `--name[=value]` options that begin an instruction (`""` without a value; the last of a name counts), and the rest.
+
+    Raises BadWordError for a word that is none, and for too many options.
+    """
     flags: dict[str, str] = {}
     rest = instruction.arguments
+    count = 0
     while instruction.keyword in WITH_FLAGS and _FLAG.match(rest):
+        count += 1
+        if count > FLAG_LIMIT:
+            raise BadWordError(f"{instruction.keyword} has more than {FLAG_LIMIT} options")
         word = next(iter(split_words(rest, escape)))
         name, _, value = word[2:].partition("=")
         # `--mount` may be repeated; each counts, so they are kept apart by a line break, which no flag holds.

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.digests import hex_of, sha256_file
+from platoon.artifacts.reading import read_regular
 from platoon.images.dockerfile.context import Context
 from platoon.images.dockerfile.copies import read_copy, step_sources, taken_files
 from platoon.images.dockerfile.dockerignore import compile_ignore
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
-from platoon.images.dockerfile.settings import image_settings
-from platoon.images.dockerfile.stages import SCRATCH, Stage, find_stage, read_stages
+from platoon.images.dockerfile.settings import BadInstructionError, image_settings
+from platoon.images.dockerfile.stages import SCRATCH, Stage, find_stage, read_stages, stage_number
 from platoon.images.dockerfile.suffix import Suffix, split_suffix
 from platoon.images.dockerfile.words import BadWordError
+from platoon.images.image_reference import reference_fault
 
 BUILD_KEY_RULE = "platoon-buildkey-v1"
 IGNORE_FILE = ".dockerignore"
@@ -123,9 +125,10 @@ def plan_image(
 
 
 def _ignore_text(path: Path) -> str:
-    data = path.read_bytes()
-    if len(data) > IGNORE_LIMIT_BYTES:
-        raise DockerfileError(f"has more than {IGNORE_LIMIT_BYTES} bytes", file=path.name)
+    try:
+        data = read_regular(path, IGNORE_LIMIT_BYTES)
+    except OSError as error:
+        raise DockerfileError(f"cannot be read: {error.strerror}", file=path.name) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -178,10 +181,14 @@ def _files_read(
 
 
 def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:
-    if source.isdecimal() and int(source) >= stage.index:
+    number = stage_number(source)
+    if number is not None and number >= stage.index:
         raise BadWordError(f"--from={source} names no earlier stage")
-    if find_stage(source, list(stages)) == stage.index:
+    found = find_stage(source, list(stages))
+    if found == stage.index:
         raise BadWordError(f"--from={source} names the stage itself")
+    if found is None and number is None and (fault := reference_fault(source)) is not None:
+        raise BadWordError(f"--from: {fault}")
 
 
 def _mounts_context(instruction: Instruction, escape: str) -> bool:
@@ -205,6 +212,6 @@ def _settings(stages: Sequence[Stage], start: int, escape: str, name: str, *, ch
         cut = start if stage is stages[-1] else 0
         try:
             settings |= image_settings(pairs[:cut], pairs[cut:], escape)
-        except BadWordError as error:
-            raise DockerfileError(str(error), stage.opening.line, file=name) from None
+        except BadInstructionError as error:
+            raise DockerfileError(str(error), error.line, file=name) from None
     return settings

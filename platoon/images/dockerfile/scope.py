@@ -9,28 +9,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Instruction
 from platoon.images.dockerfile.words import BadWordError, expand, split_words, unquote
 
+# Of one Dockerfile: every value is kept, each may be made of the ones before it, and each change of a stage keeps its variables.
+EXPANDED_LIMIT = 4 * 1024 * 1024
+KEPT_LIMIT = 2_000_000
+CHANGING = frozenset({"ARG", "ENV"})
 # Set by the builder for the platform it builds on, once a stage declares them.
 PLATFORM_ARGS = frozenset(f"{side}{what}" for side in ("BUILD", "TARGET") for what in ("PLATFORM", "OS", "ARCH", "VARIANT"))
 
 
 @dataclass
-class Scope:
-    """State of one stage while its instructions are walked. sealed: nothing comes from a base image (FROM scratch).
+class Budget:
+    """What the variables of one Dockerfile may still come to. characters: of what they expand to. kept: over all its scopes."""
 
-    arguments: declared ARGs with a value; written: their values as the Dockerfile writes them, for deferred steps.
+    characters: int = EXPANDED_LIMIT
+    kept: int = KEPT_LIMIT
+
+
+@dataclass
+class Scope:
+    """State of one stage at one of its instructions. sealed: nothing comes from a base image (FROM scratch).
+
+    budget: shared by all scopes of a Dockerfile. arguments: declared ARGs with a value; written: their values as the Dockerfile
+    writes them, for deferred steps.
     """
 
+    budget: Budget = field(default_factory=Budget)
     sealed: bool = False
     arguments: dict[str, str | None] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str | None] = field(default_factory=dict)
 
     def child(self) -> Scope:
-        return Scope(self.sealed, dict(self.arguments), dict(self.written), dict(self.environment))
+        """A copy to enter more into. Raises BadWordError when that becomes too much."""
+        self.budget.kept -= len(self.arguments) + len(self.written) + len(self.environment)
+        if self.budget.kept < 0:
+            raise BadWordError("has too many variables, changed by too many instructions")
+        return Scope(self.budget, self.sealed, dict(self.arguments), dict(self.written), dict(self.environment))
+
+    def expand(self, word: str, escape: str) -> str | None:
+        """A word with what is known filled in, None when it depends on what is not. Raises BadWordError."""
+        value = expand(word, escape, self.lookup)
+        if "$" in word:
+            self.budget.characters -= len(value or "")
+        if self.budget.characters < 0:
+            raise BadWordError(f"variables become more than {EXPANDED_LIMIT} characters in all")
+        return value
 
     def lookup(self, name: str) -> tuple[bool, str | None]:
         """Whether a variable is set, and its value; an unknown one counts as set to None."""
@@ -57,13 +85,13 @@ def environment_pairs(instruction: Instruction, escape: str) -> list[tuple[str, 
     if "=" not in words[0]:
         rest = instruction.arguments[len(words[0]) :].strip()
         if not rest:
-            raise BadWordError(f"ENV {words[0][:40]} needs a value")
+            raise BadWordError(f"ENV {clip(words[0], 40)} needs a value")
         return [(unquote(words[0], escape), rest)]
     pairs = []
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise BadWordError(f"ENV has name=value pairs, got {word[:40]}")
+            raise BadWordError(f"ENV has name=value pairs, got {clip(word, 40)}")
         pairs.append((unquote(name, escape), value))
     return pairs
 
@@ -77,22 +105,21 @@ def apply(
             if name in given:
                 scope.arguments[name], scope.written[name] = given[name], given[name]
             elif value is not None:
-                scope.arguments[name], scope.written[name] = expand(value, escape, scope.lookup), value
+                scope.arguments[name], scope.written[name] = scope.expand(value, escape), value
             elif name in globals_:
                 scope.arguments[name] = inherited = globals_[name]
                 if inherited is not None:
                     scope.written[name] = inherited
     elif instruction.keyword == "ENV":
-        before = scope.child()
-        for name, value in environment_pairs(instruction, escape):
-            scope.environment[name] = expand(value, escape, before.lookup)
+        pairs = environment_pairs(instruction, escape)
+        scope.environment |= {name: scope.expand(value, escape) for name, value in pairs}
 
 
 def global_arguments(
-    instructions: tuple[Instruction, ...], escape: str, given: Mapping[str, str], file: str
+    instructions: tuple[Instruction, ...], escape: str, given: Mapping[str, str], file: str, budget: Budget
 ) -> dict[str, str | None]:
     """The ARGs before the first FROM that have a value."""
-    scope = Scope(sealed=True, arguments=dict.fromkeys(PLATFORM_ARGS))
+    scope = Scope(budget, sealed=True, arguments=dict.fromkeys(PLATFORM_ARGS))
     for instruction in instructions:
         if instruction.keyword == "FROM":
             break

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
 from platoon.images.dockerfile.scope import Scope
-from platoon.images.dockerfile.words import BadWordError, deferred_text, expand
+from platoon.images.dockerfile.words import BadWordError, deferred_text
 
 DEFAULT_SHELL = ["/bin/sh", "-c"]
+# What the builder keeps them in: nanoseconds of 64 bits, and 32 bits.
+LONGEST_S = (2**63 - 1) // 10**9
+MOST_RETRIES = 2**31 - 1
+DURATION_CHARACTERS = 100
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIMES = {"interval": "interval_s", "timeout": "timeout_s", "start-period": "start_period_s", "start-interval": "start_interval_s"}
 
 
+class BadInstructionError(ValueError):
+    """An instruction that is malformed. line: 1-based line of the file."""
+
+    def __init__(self, why: str, line: int) -> None:
+        self.line = line
+        super().__init__(why)
+
+
 def duration_s(text: str) -> float:
     """Seconds of a Go duration such as `1m30s`. Raises ValueError."""
-    pieces = _DURATION.findall(text)
+    pieces = _DURATION.findall(text) if len(text) <= DURATION_CHARACTERS else []
     if not pieces or "".join(pieces) != text:
         raise ValueError(f"a duration is such as 30s or 1m30s, got {text[:40]}")
     total = 0.0
     for piece in pieces:
         unit = piece.lstrip("0123456789.")
         total += float(piece.removesuffix(unit)) * _UNIT_S[unit]
+    if total > LONGEST_S:
+        raise ValueError(f"a duration is at most {LONGEST_S} seconds, got {text[:40]}")
     return round(total, 9)
 
 
@@ -33,37 +49,62 @@ def image_settings(
 ) -> dict[str, Any]:
     """What the `own` instructions set, after `inherited` ones of the same stage. cmd None: an ENTRYPOINT cleared the base's CMD.
 
-    Text forms run in the SHELL in effect. Raises BadWordError for an instruction that is malformed.
+    Text forms run in the SHELL in effect. Raises BadInstructionError for an instruction that is malformed.
     """
-    shell = list(DEFAULT_SHELL)
-    has_command = False
-    for instruction, _ in inherited:
-        if instruction.keyword == "SHELL":
-            shell = _shell(instruction)
-        has_command |= instruction.keyword == "CMD"
-    found: dict[str, Any] = {}
+    settings = _Settings(escape)
+    for instruction, scope in inherited:
+        with _at(instruction):
+            if instruction.keyword == "SHELL":
+                settings.take(instruction, scope)
+            settings.has_command |= instruction.keyword == "CMD"
     for instruction, scope in own:
-        keyword = instruction.keyword
+        with _at(instruction):
+            settings.take(instruction, scope)
+    return settings.found
+
+
+@contextmanager
+def _at(instruction: Instruction) -> Iterator[None]:
+    try:
+        yield
+    except BadWordError as error:
+        raise BadInstructionError(str(error), instruction.line) from None
+
+
+@dataclass
+class _Settings:
+    """What was set so far. has_command: the stage itself has a CMD."""
+
+    escape: str
+    shell: list[str] = field(default_factory=lambda: list(DEFAULT_SHELL))
+    has_command: bool = False
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, instruction: Instruction, scope: Scope) -> None:
+        keyword, found = instruction.keyword, self.found
         if keyword == "SHELL":
-            shell = _shell(instruction)
+            self.shell = _shell(instruction)
         elif keyword == "CMD":
-            found["cmd"] = _command(instruction.arguments, shell)
-            has_command = True
+            found["cmd"] = _command(instruction.arguments, self.shell)
+            self.has_command = True
         elif keyword == "ENTRYPOINT":
-            found["entrypoint"] = _command(instruction.arguments, shell)
-            if not has_command:
+            found["entrypoint"] = _command(instruction.arguments, self.shell)
+            if not self.has_command:
                 found["cmd"] = None
         elif keyword == "HEALTHCHECK":
-            found["healthcheck"] = _healthcheck(instruction, shell, escape)
+            found["healthcheck"] = _healthcheck(instruction, self.shell, self.escape)
         elif keyword == "EXPOSE":
-            ports = [_port(_expanded(word, scope, escape)) for word in operands(instruction.arguments, escape)]
-            found["exposed_ports"] = sorted({*found.get("exposed_ports", ()), *ports})
+            self._add("exposed_ports", [_port(word) for word in self._words(instruction, scope)])
         elif keyword == "VOLUME":
-            paths = [_expanded(word, scope, escape) for word in operands(instruction.arguments, escape)]
-            found["volumes"] = sorted({*found.get("volumes", ()), *paths})
+            self._add("volumes", self._words(instruction, scope))
         elif keyword == "STOPSIGNAL":
-            found["stop_signal"] = _expanded(instruction.arguments, scope, escape)
-    return found
+            found["stop_signal"] = _expanded(instruction.arguments, scope, self.escape)
+
+    def _words(self, instruction: Instruction, scope: Scope) -> list[str]:
+        return [_expanded(word, scope, self.escape) for word in operands(instruction.arguments, self.escape)]
+
+    def _add(self, key: str, words: Iterable[str]) -> None:
+        self.found[key] = sorted({*self.found.get(key, ()), *words})
 
 
 def _shell(instruction: Instruction) -> list[str]:
@@ -90,8 +131,8 @@ def _healthcheck(instruction: Instruction, shell: list[str], escape: str) -> dic
     found: dict[str, Any] = {"test": ["CMD", *words] if words is not None else text}
     for name, value in flags.items():
         if name == "retries":
-            if not value.isdecimal():
-                raise BadWordError(f"--retries is a whole number, got {value[:20]}")
+            if not re.fullmatch(r"[0-9]{1,10}", value) or int(value) > MOST_RETRIES:
+                raise BadWordError(f"--retries is a whole number of at most {MOST_RETRIES}, got {value[:20]}")
             found["retries"] = int(value)
         elif name in _TIMES:
             try:
@@ -109,5 +150,5 @@ def _port(text: str) -> str:
 
 def _expanded(word: str, scope: Scope, escape: str) -> str:
     """A word with what is known filled in; one with an unknown variable stays as a session expands it."""
-    value = expand(word, escape, scope.lookup)
+    value = scope.expand(word, escape)
     return value if value is not None else deferred_text(word, escape)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
-from platoon.images.dockerfile.scope import PLATFORM_ARGS, Scope, apply, global_arguments
+from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
 from platoon.images.dockerfile.words import BadWordError, expand
+from platoon.images.image_reference import PLATFORM, PLATFORMS, reference_fault
 
 SCRATCH = "scratch"
+NUMBER_LIMIT = 9
+STAGE_LIMIT = 1000
 
 
 @dataclass
 class Stage:
     """One FROM and what follows it. parent: index of the stage it is built from, or None. base: else the reference, expanded.
 
-    before: for each instruction, the scope it sees; after: the scope at the stage's end.
+    platform: what FROM asks for, None where it asks for nothing that is known.
+    after: the scope at the stage's end, or as far as it was read; before: for each instruction, the scope it sees.
     """
 
     index: int
@@ -25,51 +30,79 @@ class Stage:
     name: str | None
     base: str | None
     parent: int | None
-    start: Scope
+    after: Scope
+    platform: str | None = None
     instructions: list[Instruction] = field(default_factory=list)
     before: list[Scope] = field(default_factory=list)
-    after: Scope = field(default_factory=Scope)
 
 
 def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | None, file: str) -> list[Stage]:
     """The stages up to the target, or all. Raises DockerfileError."""
     escape = dockerfile.escape
-    globals_ = global_arguments(dockerfile.instructions, escape, given, file)
+    budget = Budget()
+    globals_ = global_arguments(dockerfile.instructions, escape, given, file, budget)
     stages: list[Stage] = []
-    scope = Scope()
     for instruction in dockerfile.instructions:
         try:
             if instruction.keyword == "FROM":
                 if stages and _is_target(stages[-1], target):
                     break
-                stages.append(_open_stage(instruction, stages, escape, globals_))
-                scope = stages[-1].after = stages[-1].start.child()
+                if len(stages) == STAGE_LIMIT:
+                    raise BadWordError(f"has more than {STAGE_LIMIT} stages")
+                stages.append(_open_stage(instruction, stages, escape, globals_, budget))
             elif stages:
-                stages[-1].instructions.append(instruction)
-                stages[-1].before.append(scope.child())
-                apply(instruction, scope, escape, given, globals_)
+                stage = stages[-1]
+                stage.instructions.append(instruction)
+                stage.before.append(stage.after)
+                if instruction.keyword in CHANGING:
+                    stage.after = stage.after.child()
+                    apply(instruction, stage.after, escape, given, globals_)
         except BadWordError as error:
             raise DockerfileError(str(error), instruction.line, file=file) from None
     if not stages:
         raise DockerfileError("has no FROM", file=file)
     if target is not None and not _is_target(stages[-1], target):
         raise DockerfileError(f"has no stage {target}", file=file)
+    _check_platforms(stages, file)
     return stages
 
 
+def _check_platforms(stages: list[Stage], file: str) -> None:
+    """What is built is of the one platform that tasks run on; a stage that only gives it files may be of any."""
+    stage = stages[-1]
+    while True:
+        if stage.platform is not None and stage.platform not in PLATFORMS:
+            raise DockerfileError(f"FROM --platform={stage.platform[:40]}: images are {PLATFORM}", stage.opening.line, file=file)
+        if stage.parent is None:
+            return
+        stage = stages[stage.parent]
+
+
 def find_stage(name: str, stages: list[Stage]) -> int | None:
-    """The stage a name or number means, the latest of a name; None for an image."""
+    """The stage a name or number means, the latest of a name; None for an image. Raises BadWordError for a number too long."""
     for stage in reversed(stages):
         if stage.name is not None and stage.name == name.lower():
             return stage.index
-    return int(name) if name.isdecimal() and int(name) < len(stages) else None
+    number = stage_number(name)
+    return number if number is not None and number < len(stages) else None
+
+
+def stage_number(name: str) -> int | None:
+    """The number that a stage is named by, None for a name. Raises BadWordError for one that no stage has."""
+    if not (name.isascii() and name.isdecimal()):
+        return None
+    if len(name) > NUMBER_LIMIT:
+        raise BadWordError(f"{clip(name, 40)} is the number of no stage")
+    return int(name)
 
 
 def _is_target(stage: Stage, target: str | None) -> bool:
     return target is not None and (stage.name == target.lower() or target == str(stage.index))
 
 
-def _open_stage(instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None]) -> Stage:
+def _open_stage(
+    instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None], budget: Budget
+) -> Stage:
     flags, rest = split_flags(instruction, escape)
     if unknown := sorted(set(flags) - {"platform"}):
         raise BadWordError(f"FROM has no option --{unknown[0]}")
@@ -87,9 +120,12 @@ def _open_stage(instruction: Instruction, stages: list[Stage], escape: str, glob
 
     base = expand(words[0], escape, lookup)
     if base is None:
-        raise BadWordError(f"FROM {words[0][:60]} depends on the machine that builds")
+        raise BadWordError(f"FROM {clip(words[0])} depends on the machine that builds")
     if not base or (unset and not base.strip(":@/")):
-        raise BadWordError(f"FROM {words[0][:60]} names no image ({', '.join(unset) or 'the variable'} has no default)")
+        raise BadWordError(f"FROM {clip(words[0])} names no image ({', '.join(unset) or 'the variable'} has no default)")
     parent = next((stage.index for stage in reversed(stages) if stage.name == base.lower()), None)
-    start = stages[parent].after.child() if parent is not None else Scope(sealed=base.lower() == SCRATCH)
-    return Stage(len(stages), instruction, name, None if parent is not None else base, parent, start)
+    if parent is None and (fault := reference_fault(base)) is not None:
+        raise BadWordError(f"FROM: {fault}")
+    platform = expand(flags["platform"], escape, lookup) if "platform" in flags else None
+    start = stages[parent].after if parent is not None else Scope(budget, sealed=base.lower() == SCRATCH)
+    return Stage(len(stages), instruction, name, None if parent is not None else base, parent, start, platform)

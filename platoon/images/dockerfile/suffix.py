@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from platoon.config.credentials import hide_userinfo
 from platoon.images.dockerfile.context import Context
 from platoon.images.dockerfile.copies import deferred_step, read_copy
 from platoon.images.dockerfile.parse import Instruction
@@ -40,7 +41,7 @@ def split_suffix(stage: Stage, escape: str, context: Context, *, ignored: bool) 
                 raise BadWordError(f"{instruction.keyword} is done by the build, which reads .dockerignore")
             steps.append(_steps(instruction, stage, start - 1, escape, context))
         except BadWordError as error:
-            notes.append(f"line {instruction.line}: {error}")
+            notes.append(f"line {instruction.line}: {hide_userinfo(str(error))}")
             break
         start -= 1
     declared = stage.before[start] if start < len(stage.instructions) else stage.after

@@ -8,8 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from platoon.config.text import clip
+
 BACKSLASH = "\\"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The kernel hands no longer variable or argument to a program.
+RESULT_LIMIT = 128 * 1024
+NESTING_LIMIT = 20
 _SPACES = " \t\n\v\f\r"
 
 # Name to whether it is set, and its value: None where no plan can know it.
@@ -56,8 +61,24 @@ def unquote(word: str, escape: str) -> str:
 
 def expand(word: str, escape: str, lookup: Lookup) -> str | None:
     """A word with quotes removed and variables replaced; None when one of them is unknown. Raises BadWordError."""
-    out = [text for text, _ in _pieces(word, escape, lambda position: _variable(word, position, escape, lookup))]
+    return _expand(word, escape, lookup, 0)
+
+
+def _expand(word: str, escape: str, lookup: Lookup, depth: int) -> str | None:
+    if depth > NESTING_LIMIT:
+        raise BadWordError(f"defaults are nested deeper than {NESTING_LIMIT} levels")
+    pieces = _pieces(word, escape, lambda position: _variable(word, position, escape, lookup, depth))
+    out, size = [], 0
+    for text, is_variable in pieces:
+        size += len(text or "") if is_variable else 0
+        if size > RESULT_LIMIT:
+            raise _too_long(word)
+        out.append(text)
     return None if None in out else "".join(text or "" for text in out)
+
+
+def _too_long(word: str) -> BadWordError:
+    return BadWordError(f"{clip(word)} becomes longer than {RESULT_LIMIT} characters")
 
 
 def deferred_text(word: str, escape: str) -> str:
@@ -66,12 +87,15 @@ def deferred_text(word: str, escape: str) -> str:
     A literal `$` becomes `\\$`, backslashes before a `$` are doubled, and a name that only a quote or an escape ended gets braces.
     Raises BadWordError for an open quote or brace.
     """
-    out = ""
+    out: list[str] = []
+    slashes = 0
     for text, is_variable in _pieces(word, escape, lambda position: _deferred_variable(word, position, escape)):
         if is_variable or text == "$":
-            out += BACKSLASH * (len(out) - len(out.rstrip(BACKSLASH))) + ("" if is_variable else BACKSLASH)
-        out += text or ""
-    return out
+            out.append(BACKSLASH * slashes + ("" if is_variable else BACKSLASH))
+        out.append(text or "")
+        if text:
+            slashes = slashes + 1 if text == BACKSLASH else 0
+    return "".join(out)
 
 
 def _pieces(word: str, escape: str, variable: VariableAt) -> Iterator[tuple[str | None, bool]]:
@@ -96,7 +120,7 @@ def _pieces(word: str, escape: str, variable: VariableAt) -> Iterator[tuple[str 
             yield character, False
             position += 1
     if quote:
-        raise BadWordError(f"an open quote in {word[:60]}")
+        raise BadWordError(f"an open quote in {clip(word)}")
 
 
 def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]:
@@ -104,7 +128,7 @@ def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]
     end = _variable_end(word, position, escape)
     text = word[position:end]
     if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
-        raise BadWordError(f"{text[:40]} is expanded by the build")
+        raise BadWordError(f"{clip(text, 40)} is expanded by the build")
     ended = word[end : end + 1]
     plain = not text.startswith("${") and len(text) > 1
     return f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text, end
@@ -120,10 +144,10 @@ def _variable_end(word: str, position: int, escape: str) -> int:
 def expand_deferred(value: str, variables: dict[str, str]) -> str:
     """What a session makes of a deferred value: `$N`, `${N}`, `:-`, `-`, `:+`, `+`; `\\$` is a dollar, unset expands to nothing.
 
-    Raises BadWordError for an open brace or an unknown operator.
+    Raises BadWordError for an open brace, an unknown operator, and a result that is too long.
     """
     out: list[str] = []
-    position = 0
+    position = size = 0
     while position < len(value):
         run = re.compile(r"\\*").match(value, position)
         assert run is not None
@@ -137,12 +161,15 @@ def expand_deferred(value: str, variables: dict[str, str]) -> str:
             out.append("$")
             position = after + 1
             continue
-        text, position = _variable(value, after, BACKSLASH, lambda name: (name in variables, variables.get(name, "")))
+        text, position = _variable(value, after, BACKSLASH, lambda name: (name in variables, variables.get(name, "")), 0)
         out.append(text or "")
+        size += len(out[-1])
+        if size > RESULT_LIMIT:
+            raise _too_long(value)
     return "".join(out)
 
 
-def _variable(text: str, position: int, escape: str, lookup: Lookup) -> tuple[str | None, int]:
+def _variable(text: str, position: int, escape: str, lookup: Lookup, depth: int) -> tuple[str | None, int]:
     """The value of the variable at a `$`, and where the text goes on."""
     if text[position + 1 : position + 2] != "{":
         found = NAME.match(text, position + 1) or re.compile(r"[0-9]").match(text, position + 1)
@@ -161,7 +188,7 @@ def _variable(text: str, position: int, escape: str, lookup: Lookup) -> tuple[st
     close = _closing(text, operator.end(), escape)
     word = text[operator.end() : close]
     is_set, value = lookup(found[0])
-    return _applied(operator[0], is_set, value, expand(word, escape, lookup)), close + 1
+    return _applied(operator[0], is_set, value, _expand(word, escape, lookup, depth + 1)), close + 1
 
 
 def _applied(operator: str, is_set: bool, value: str | None, word: str | None) -> str | None:
@@ -187,4 +214,4 @@ def _closing(text: str, position: int, escape: str) -> int:
             if depth == 0:
                 return position
         position += 1
-    raise BadWordError(f"an open brace in {text[:60]}")
+    raise BadWordError(f"an open brace in {clip(text)}")

@@ -99,12 +99,57 @@ def test_any_text_is_planned_or_refused(tmp_path_factory: pytest.TempPathFactory
         ("FROM a\nENV A\n", "ENV A needs a value"),
         ('FROM a\nRUN x\nENV A="b\n', "an open quote"),
         ("FROM a\nHEALTHCHECK --interval=soon CMD x\n", "a duration is such as 30s"),
+        (f"FROM a\nHEALTHCHECK --interval={'9' * 400}s CMD x\n", "Dockerfile:2: --interval: a duration is"),
+        (f"FROM a\n\nHEALTHCHECK --timeout={'9' * 12}s CMD x\n", "Dockerfile:3: --timeout: a duration is at most"),
+        ("FROM a\nHEALTHCHECK --retries=x CMD x\n", "Dockerfile:2: --retries is a whole number"),
+        (f"FROM a\nHEALTHCHECK --retries={'9' * 5000} CMD x\n", "Dockerfile:2: --retries is a whole number"),
+        (f"FROM a\nCOPY --from={'9' * 5000} /a /b\nRUN x\n", "Dockerfile:2: 9+… is the number of no stage"),
+        ("FROM a\nCOPY <<'x /y\n", "Dockerfile:2: an open quote"),
+        ('FROM a\nCOPY ["a\\u0000b", "/x"]\n', "Dockerfile:2: holds a NUL character"),
+        ('FROM a\nCMD ["a\\u0000b"]\n', "Dockerfile:2: holds a NUL character"),
+        ("FROM a\nRUN " + "--mount=x " * 70_000 + "y\n", "Dockerfile:2: RUN has more than 200 options"),
         ("FROM a\nSHELL bash\n", "SHELL has the form"),
     ],
 )
 def test_hostile_text(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(DockerfileError, match=why):
         plan_image(tmp_path, text)
+
+
+def doubling(keyword: str, count: int) -> str:
+    lines = (f"{keyword} A{index}=$A{index - 1}$A{index - 1}\n" for index in range(1, count))
+    return f"{keyword} A0=xxxxxxxxxx\n{''.join(lines)}"
+
+
+MANY = " ".join(f"A{index}=1" for index in range(60_000))
+GROWING = {
+    "before FROM": (doubling("ARG", 60) + "FROM a:$A59\n", 15, "becomes longer than 131072"),
+    "a tag": (doubling("ARG", 25) + "FROM a:$A24\n", 15, "becomes longer than 131072"),
+    "after FROM": ("FROM a\n" + doubling("ARG", 60) + "COPY $A59 /f\nRUN x\n", 16, "becomes longer than 131072"),
+    "ENV": ("FROM scratch\n" + doubling("ENV", 60), 16, "becomes longer than 131072"),
+    "in all": (f"FROM scratch\nENV A={'x' * 100_000}\n" + "ENV B=y$A\n" * 9000, 44, "become more than 4194304"),
+    "ports": (f"FROM a\nENV A={'x' * 100_000}\nEXPOSE " + "$A " * 5000, 3, "become more than 4194304"),
+    "variables": (f"FROM scratch\nENV {MANY}\n" + "ENV X=1\n" * 9000, 36, "too many variables"),
+    "stages": (f"FROM scratch AS s\nENV {MANY}\n" + "FROM s\nENV x=1\n" * 4900, 70, "too many variables"),
+    "defaults": (f"FROM scratch\nENV A={'${A:-' * 9000}{'}' * 9000}\n", 2, "nested deeper than 20"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "why"), GROWING.values(), ids=list(GROWING))
+def test_what_grows_is_refused(tmp_path: Path, text: str, line: int, why: str) -> None:
+    """However variables are made of each other, a plan stays as large as a Dockerfile."""
+    with pytest.raises(DockerfileError, match=why) as caught:
+        plan_image(tmp_path, text)
+    assert caught.value.line == line
+
+
+def test_scopes_that_nothing_changes_are_shared(tmp_path: Path) -> None:
+    plan_image(tmp_path, f"FROM scratch\nENV {MANY}\n" + "RUN x\n" * 9000)
+
+
+def test_what_a_session_expands_is_bounded() -> None:
+    with pytest.raises(BadWordError, match="becomes longer"):
+        expand_deferred("$A$A", {"A": "x" * 100_000})
 
 
 def test_links_out_of_the_task(tmp_path: Path) -> None:

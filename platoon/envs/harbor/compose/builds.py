@@ -6,6 +6,7 @@ import posixpath
 import re
 from typing import Any
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.merge import pairs
@@ -23,8 +24,8 @@ from platoon.envs.harbor.compose.reading import (
 from platoon.envs.harbor.compose.text import ImagePart, Text, pieces
 from platoon.images.dockerfile import DockerfileError, ImagePlan, plan_image
 from platoon.images.dockerfile.parse import SIZE_LIMIT_BYTES
+from platoon.images.image_reference import reference_fault
 
-REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -59,8 +60,8 @@ def reference(image: Text) -> str:
     if any(isinstance(piece, ImagePart) for piece in pieces(image)):
         raise ComposeError("MAIN_IMAGE_NAME is the image of main alone (give the service a build of its own)")
     found = values.known(image, what="an image")
-    if not REFERENCE.fullmatch(found) or len(found) > 300:
-        raise ComposeError(f"{found[:60]!r} is no image reference")
+    if (fault := reference_fault(found)) is not None:
+        raise ComposeError(fault)
     return found
 
 
@@ -96,18 +97,18 @@ def _context(value: Any, files: TaskFiles) -> str:
         raise ComposeError("a context is a directory of the task, not a remote one")
     found = task_path(path) if not path.startswith(("/", "~")) else None
     if found is None:
-        raise ComposeError(f"{path[:60]} is outside the task")
+        raise ComposeError(f"{clip(path)} is outside the task")
     if files.kind(found) != "directory":
-        raise ComposeError(f"{found[:100]} is no directory of the task")
+        raise ComposeError(f"{clip(found, 100)} is no directory of the task")
     return found
 
 
 def _check_dockerfile(context: str, dockerfile: str, files: TaskFiles) -> None:
     path = posixpath.normpath(posixpath.join(context, dockerfile))
     if dockerfile.startswith("/") or not (context == "." or path.startswith(f"{context}/")):
-        raise ComposeError(f"{dockerfile[:60]} is outside the context")
+        raise ComposeError(f"{clip(dockerfile)} is outside the context")
     if files.kind(path) != "file":
-        raise ComposeError(f"{path[:100]} is no file of the task")
+        raise ComposeError(f"{clip(path, 100)} is no file of the task")
 
 
 def _arguments(value: Any, reading: Reading) -> dict[str, str]:

@@ -33,6 +33,7 @@ SIZE_LIMIT_BYTES = 256 * 1024
 NODE_LIMIT = 20_000
 TEXT_LIMIT = 4 * 1024 * 1024
 DEPTH_LIMIT = 64
+INTEGER_LIMIT = 2**64
 MERGE = "<<"
 
 _PREFIX = "tag:yaml.org,2002:"
@@ -93,6 +94,11 @@ class _Open:
     key: str | None = None
     merges: list[dict[str, Any]] = field(default_factory=list)
     merging: bool = False
+    merged: bool = False
+
+    @property
+    def wants_key(self) -> bool:
+        return self.keys and self.key is None and not self.merging
 
 
 class _Builder:
@@ -119,6 +125,8 @@ class _Builder:
         elif isinstance(event, MappingStartEvent | SequenceStartEvent):
             if event.tag is not None and event.tag not in (f"{_PREFIX}map", f"{_PREFIX}seq"):
                 raise self._error(f"the tag {_shown_tag(event.tag)} is not planned", line)
+            if self._open and self._open[-1].wants_key:
+                raise self._error("a key is text, got a mapping or a list", line)
             if len(self._open) >= DEPTH_LIMIT:
                 raise self._error(f"is nested deeper than {DEPTH_LIMIT} levels", line)
             self._open.append(_Open(line, event.anchor, isinstance(event, MappingStartEvent)))
@@ -128,9 +136,11 @@ class _Builder:
     def _scalar(self, event: Any, line: int) -> None:
         plain = event.style is None or event.style == ""
         holder = self._open[-1] if self._open else None
-        if holder is not None and holder.keys and holder.key is None and not holder.merging:
+        if holder is not None and holder.wants_key:
             if plain and event.tag is None and event.value == MERGE:
-                holder.merging = True
+                if holder.merged:
+                    raise self._error(f"the key {MERGE!r} is given twice (a list merges several)", line)
+                holder.merging = holder.merged = True
                 return
             value = self._resolved(event, plain, line)
             if not isinstance(value, str):
@@ -148,6 +158,8 @@ class _Builder:
     def _resolved(self, event: Any, plain: bool, line: int) -> Tree:
         text: str = event.value
         tag = event.tag
+        if "\0" in text:
+            raise self._error("holds a NUL character", line)
         if tag is not None and tag not in ("!", f"{_PREFIX}str"):
             if not tag.startswith(_PREFIX) or tag.removeprefix(_PREFIX) not in ("null", "bool", "int", "float"):
                 raise self._error(f"the tag {_shown_tag(tag)} is not planned", line)
@@ -165,7 +177,7 @@ class _Builder:
             raise self._error(f"the alias *{anchor[:40]} refers to no anchor before it, or to what holds it", line)
         value = self._anchors[anchor]
         holder = self._open[-1] if self._open else None
-        if holder is not None and holder.keys and holder.key is None and not holder.merging:
+        if holder is not None and holder.wants_key:
             raise self._error("an alias is no key", line)
         self._put(value, None, line, self._sizes.get(id(value), (1, len(value) if isinstance(value, str) else 0)))
 
@@ -202,8 +214,7 @@ class _Builder:
             for merged in holder.merges[-100:]:
                 nodes, characters = self._sizes.get(id(merged), (len(merged), 0))
                 self._count(nodes, characters, line)
-        else:
-            assert holder.key is not None
+        elif holder.key is not None:
             holder.items[holder.key] = value
             holder.key = None
 
@@ -231,7 +242,8 @@ def _plain(text: str) -> Tree:
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if text[0] in "-+.0123456789":
-        if _INTEGER.fullmatch(text) and (value := _integer(text)) is not None:
+        # What no 64 bits hold is a float, as compose reads it.
+        if _INTEGER.fullmatch(text) and (value := _integer(text)) is not None and -INTEGER_LIMIT // 2 <= value < INTEGER_LIMIT:
             return Number(value, text)
         if _FLOAT.fullmatch(text):
             number = float(text.replace("_", ""))
@@ -246,7 +258,7 @@ def _plain(text: str) -> Tree:
 def _integer(text: str) -> int | None:
     digits = text.replace("_", "")
     sign, body = (-1, digits[1:]) if digits[0] == "-" else (1, digits.lstrip("+"))
-    if len(body) > 40:
+    if len(body) > 100:
         return None
     try:
         if body[:2].lower() in ("0x", "0o", "0b"):
@@ -258,10 +270,10 @@ def _integer(text: str) -> int | None:
 
 
 def _go_text(value: float) -> str:
-    """The shortest text of a float as Go prints it: an exponent below -4 or from 6 on is written."""
+    """The shortest text of a finite float as Go prints it: an exponent below -4 or from 6 on is written."""
     sign = "-" if repr(value).startswith("-") else ""
-    _, digits, power = Decimal(repr(abs(value))).normalize().as_tuple()
-    assert isinstance(power, int)
+    _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
+    power = int(exponent)
     text = "".join(map(str, digits))
     point = len(text) + power
     if value == 0:

@@ -76,7 +76,7 @@ def _without(value: dict[str, Any], path: Sequence[str], overlay: Overlay, edit:
 
 
 def tree_of(value: Any) -> Tree:
-    """A value of TOML or JSON as a tree."""
+    """A value of TOML or JSON as a tree; its numbers are finite."""
     if isinstance(value, Mapping):
         return {str(key): tree_of(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -84,8 +84,7 @@ def tree_of(value: Any) -> Tree:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, int | float):
-        number = Number(value, "")
-        return Number(value, number.decimal)
+        return Number(value, Number(value, "").decimal)
     raise TypeError(f"{type(value).__name__} is no value of a compose file")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from platoon.envs.harbor.compose.errors import ComposeError
-from platoon.envs.harbor.compose.interpolate import Host, Use, Variables, interpolate
+from platoon.envs.harbor.compose.interpolate import Budget, Host, Use, Variables, interpolate
 from platoon.envs.harbor.compose.text import Text
 
 SIZE_LIMIT_BYTES = 256 * 1024
@@ -93,10 +93,11 @@ def parse_env_file(
     raw: bool,
     service: Mapping[str, Text],
     before: Mapping[str, Text | Host],
+    budget: Budget,
 ) -> dict[str, Text | Host | None]:
     """Names and values of a file; a value is None where a name alone is set nowhere.
 
-    service: the service's own environment. before: what earlier files gave.
+    service: the service's own environment. before: what earlier files gave. budget: of all that is read with it.
     """
     layered = Layered(variables, service, dict(before))
     found: dict[str, Text | Host | None] = {}
@@ -106,7 +107,7 @@ def parse_env_file(
             if entry.value is None:
                 value = variables.lookup(entry.name)
             elif entry.expands:
-                value = interpolate(entry.value, layered, Use(blank=True))
+                value = interpolate(entry.value, layered, Use(blank=True, budget=budget))
             else:
                 value = entry.value
         except ComposeError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from platoon.config.credentials import hide_userinfo
 from platoon.config.text import printable
 from platoon.envs.harbor.format import TaskRefused
 
@@ -21,7 +22,7 @@ class ComposeError(Exception):
 
     @property
     def text(self) -> str:
-        text = printable(f"{self.place}: {self.why}" if self.place else self.why)
+        text = printable(hide_userinfo(f"{self.place}: {self.why}" if self.place else self.why))
         return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 

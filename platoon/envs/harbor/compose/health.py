@@ -43,9 +43,8 @@ def read_depends_on(value: Any, draft: Draft, reading: Reading) -> None:
     place = f"{draft.name}.depends_on"
     found: dict[str, Dependency] = {}
     if isinstance(value, list):
-        for item in value:
-            with reading.findings.at(place):
-                found[values.name(item)] = Dependency("service_started")
+        with reading.findings.at(place):
+            found = dict.fromkeys(values.names(value), Dependency("service_started"))
     else:
         for service, item in values.mapping(value).items():
             with reading.findings.at(place, service):

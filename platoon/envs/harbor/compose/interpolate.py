@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.text import HostPart, Text, join
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD_DEPTH_LIMIT = 20
 RESULT_LIMIT = 1024 * 1024
+# Of all texts of one file: each may take in a variable as long as a text can be.
+TOTAL_LIMIT = 4 * 1024 * 1024
 _OPERATOR = re.compile(r":?[-?+]")
 DOLLAR_ADVICE = "write $$ for a dollar"
 
@@ -43,11 +46,19 @@ class Variables(Protocol):
 
 
 @dataclass
+class Budget:
+    """How many characters the texts of one file may still become."""
+
+    left: int = TOTAL_LIMIT
+
+
+@dataclass
 class Use:
-    """What one interpolation used. blank: unset names may stand for nothing. unset: names that did."""
+    """What one interpolation used. blank: unset names may stand for nothing. unset: names that did. budget: of the whole file."""
 
     blank: bool = False
     unset: list[str] = field(default_factory=list)
+    budget: Budget = field(default_factory=Budget)
 
 
 def interpolate(text: str, variables: Variables, use: Use, *, depth: int = 0) -> Text:
@@ -64,6 +75,10 @@ def interpolate(text: str, variables: Variables, use: Use, *, depth: int = 0) ->
         if size > RESULT_LIMIT:
             raise ComposeError(f"becomes longer than {RESULT_LIMIT} characters")
         found.append(piece)
+    if not depth:
+        use.budget.left -= size
+        if use.budget.left < 0:
+            raise ComposeError(f"makes the file's texts longer than {TOTAL_LIMIT} characters in all")
     return join(*found)
 
 
@@ -200,4 +215,4 @@ def _cut_by_compose(text: str, dollar: int) -> int:
 
 def _shown(text: Text) -> str:
     shown = text if isinstance(text, str) else "…"
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+    return clip(shown)

@@ -6,6 +6,7 @@ import posixpath
 import re
 from typing import Any
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.reading import Draft, Reading, admitted, context_subpath, task_path
@@ -58,7 +59,7 @@ def read_files(kind: str, value: Any, draft: Draft, reading: Reading) -> None:
             name = values.known(settings.get("source", ""))
             declared = reading.tables.get(kind, {}).get(name)
             if declared is None:
-                raise ComposeError(f"{name[:60]} is none of the file's {kind}")
+                raise ComposeError(f"{clip(name)} is none of the file's {kind}")
             reading.named.add((kind, name))
             target = values.known(settings["target"]) if settings.get("target") else name
             target = target if target.startswith("/") else f"{directory}/{target}"
@@ -93,7 +94,7 @@ def _short(text: Text, draft: Draft, reading: Reading) -> Mount | None:
         elif option == "nocopy":
             copy = False
         elif option not in _IGNORED_MODES:
-            raise ComposeError(f"{option[:30]} is no mode of a volume")
+            raise ComposeError(f"{clip(option, 30)} is no mode of a volume")
     source = parts[0]
     if not isinstance(source, str) or source[0] in "./~":
         return _bind(source, parts[1], read_only, draft, reading)
@@ -152,9 +153,9 @@ def _bind(source: Text, target: Text, read_only: bool, draft: Draft, reading: Re
         raise ComposeError(f"{shown} is a path of the host (copy it into the task, or name it by a variable of compose_host_env)")
     found = task_path(path)
     if found is None:
-        raise ComposeError(f"{path[:60]} leaves the task")
+        raise ComposeError(f"{clip(path)} leaves the task")
     if reading.files.kind(found) is None:
-        raise ComposeError(f"{found[:100]} is not in the task")
+        raise ComposeError(f"{clip(found, 100)} is not in the task")
     return Bind("task", found, place, read_only)
 
 
@@ -165,17 +166,17 @@ def _below_logs(name: str, rest: tuple[str | Part, ...]) -> str:
         return name
     found = posixpath.normpath(f"{name}/{path}")
     if not path.startswith("/") or not found.startswith(f"{name}/"):
-        raise ComposeError(f"{path[:60]} leaves the log directory")
+        raise ComposeError(f"{clip(path)} leaves the log directory")
     return found
 
 
 def _checked(mount: Mount, draft: Draft) -> Mount:
     target = mount.target
     if target == "/" or (_at_or_below(target, _KERNEL) and not (isinstance(mount, Tmpfs) and target == "/dev/shm")):  # noqa: S108  because it is the container's
-        raise ComposeError(f"nothing is mounted at {target[:60]}")
+        raise ComposeError(f"nothing is mounted at {clip(target)}")
     of_harness = _at_or_below(target, _HARNESS)
     if of_harness and (draft.role == "main" or isinstance(mount, Bind)) and not (isinstance(mount, Bind) and mount.kind == "logs"):
-        raise ComposeError(f"nothing is mounted at {target[:60]}: grading makes /tests and /logs afresh")
+        raise ComposeError(f"nothing is mounted at {clip(target)}: grading makes /tests and /logs afresh")
     return mount
 
 
@@ -185,7 +186,7 @@ def _at_or_below(path: str, roots: tuple[str, ...]) -> bool:
 
 def _named(name: str, reading: Reading) -> str:
     if not _VOLUME.fullmatch(name) or name not in reading.tables.get("volumes", {}):
-        raise ComposeError(f"{name[:60]} is none of the file's volumes")
+        raise ComposeError(f"{clip(name)} is none of the file's volumes")
     return name
 
 
@@ -211,7 +212,7 @@ def _tmpfs_options(text: str) -> tuple[int | None, int | None]:
         elif key == "mode":
             mode = _mode(value)
         elif key not in _IGNORED_TMPFS:
-            raise ComposeError(f"{option[:40]} is no option of a tmpfs here (size and mode are)")
+            raise ComposeError(f"{clip(option, 40)} is no option of a tmpfs here (size and mode are)")
     return size_mb, mode
 
 
@@ -229,4 +230,4 @@ def _mode(value: Any) -> int:
 
 def _shown(text: Text) -> str:
     shown = text if isinstance(text, str) else str(to_json(text))
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+    return clip(shown)

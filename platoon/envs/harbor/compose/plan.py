@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from platoon.config.text import printable
+from platoon.config.text import clip, printable
 from platoon.envs.harbor.compose import builds
 from platoon.envs.harbor.compose.document import SIZE_LIMIT_BYTES, Tree, parse_document
 from platoon.envs.harbor.compose.edits import Edited, apply_edits
 from platoon.envs.harbor.compose.env_file import read_entries
 from platoon.envs.harbor.compose.errors import ComposeError, ComposeRefused, Findings
+from platoon.envs.harbor.compose.form import form_problems
 from platoon.envs.harbor.compose.reading import BASE, Build, Draft, Reading, TaskFiles
 from platoon.envs.harbor.compose.references import Names, Reference, scan
 from platoon.envs.harbor.compose.stack import Services, build_stack, read_services
@@ -87,7 +88,11 @@ def _kind(edited: Edited | None) -> Kind:
             return "sidecars"
     if "main" not in services:
         raise ComposeRefused([ComposeError("every task has the service main", "services.main")])
-    return "trivial" if len(services) == 1 and not services["main"] and set(tree) <= {"services", "version"} else "main_only"
+    if len(services) > 1 or services["main"] or not set(tree) <= {"services", "version"}:
+        return "main_only"
+    if problems := list(form_problems(tree)):
+        raise ComposeRefused(problems)
+    return "trivial"
 
 
 def plan_task(
@@ -186,7 +191,7 @@ def _check_main_image(main: Draft, reading: Reading) -> None:
         if main.image is None or main.image == (ImagePart(),):
             return
         if prebuilt is not None and main.image != prebuilt:
-            raise ComposeError(f"task.toml's docker_image is {prebuilt[:80]}, and the file names another image")
+            raise ComposeError(f"task.toml's docker_image is {clip(prebuilt, 80)}, and the file names another image")
         if prebuilt is None and main.build is None and reading.files.kind(DOCKERFILE) != "file":
             builds.reference(main.image)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from platoon.config.model import nearest
 from platoon.envs.harbor.compose.errors import ComposeError, Findings
-from platoon.envs.harbor.compose.interpolate import Use, interpolate
+from platoon.envs.harbor.compose.interpolate import Budget, Use, interpolate
 from platoon.envs.harbor.compose.stack_plan import Port, ServicePlan
 from platoon.envs.harbor.compose.subset import ADVICE, SUBSET, Role, is_empty
 from platoon.envs.harbor.compose.text import ContextPart, Text
@@ -37,7 +37,10 @@ class Build:
 
 @dataclass
 class Draft:
-    """A service as read, before the stack is put together. plan: fields of its `ServicePlan`."""
+    """A service as read, before the stack is put together. plan: fields of its `ServicePlan`, but for the aliases.
+
+    aliases: each with the key that gives it.
+    """
 
     name: str
     role: Role
@@ -46,6 +49,8 @@ class Draft:
     build: Build | None = None
     networks: frozenset[str] | None = frozenset({"default"})
     links: list[tuple[str, str | None]] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
+    network_mode: str = ""
     gpus: int | None = None
     privileges: dict[str, Any] = field(default_factory=dict)
     external: bool = False
@@ -56,7 +61,7 @@ class Draft:
         return found
 
     def finished(self, image: Mapping[str, Any]) -> ServicePlan:
-        return ServicePlan(image=image, **self.plan)
+        return ServicePlan(image=image, aliases=tuple(self.aliases), **self.plan)
 
 
 class TaskFiles:
@@ -107,6 +112,7 @@ class Reading:
     named: set[tuple[str, str]] = field(default_factory=set)
     privileged: bool = False
     executable: Callable[[Path], bool] | None = None
+    budget: Budget = field(default_factory=Budget)
 
     def interpolated(self, service: str, tree: Mapping[str, Any], role: Role, *, dropped: bool = False) -> dict[str, Any]:
         """A service with every text interpolated; a value that cannot be is left out, and a problem.
@@ -117,7 +123,7 @@ class Reading:
         for key, value in tree.items():
             rule = SUBSET.get(f"services.*.{key}")
             blank = dropped or key in BLANK_KEYS or key.startswith("x-") or (rule is not None and rule.verdict(role) == "ignored")
-            use = Use(blank=blank)
+            use = Use(blank, budget=self.budget)
             problems = len(self.findings.problems)
             result = self._walk(value, (service, key), use)
             if use.unset and key == "environment" and not dropped:
@@ -128,11 +134,11 @@ class Reading:
 
     def table(self, name: str, tree: Any, *, ignored: bool = False) -> Any:
         """A top-level section, interpolated. ignored: it is read for what compose refuses in it alone."""
-        return self._walk(tree, (name,), Use(blank=ignored))
+        return self._walk(tree, (name,), Use(ignored, budget=self.budget))
 
     def _walk(self, value: Any, place: tuple[str, ...], use: Use) -> Any:
         if isinstance(value, str):
-            inner = Use(use.blank or place[1:3] == ("build", "args") or place[2:3] == ("labels",), use.unset)
+            inner = Use(use.blank or place[1:3] == ("build", "args") or place[2:3] == ("labels",), use.unset, use.budget)
             try:
                 return interpolate(value, self.variables, inner)
             except ComposeError as error:

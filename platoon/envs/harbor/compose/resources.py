@@ -8,16 +8,16 @@ from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
 
+# More than any machine has; the engine counts billionths of one in 64 bits.
+CPUS_LIMIT = 1_000_000
+UNLIMITED = -1
 _DEVICE_KEYS = frozenset({"capabilities", "count", "device_ids", "driver", "options"})
 
 
 def read_limit(key: str, value: Any, draft: Draft) -> None:
     """`cpus`, `mem_limit` and `shm_size`; 0 is no limit."""
     if key == "cpus":
-        cpus = values.number(value)
-        if cpus < 0:
-            raise ComposeError("is at least 0")
-        draft.plan["cpus"] = cpus or None
+        draft.plan["cpus"] = _cpus(value)
     else:
         draft.plan["memory_mb" if key == "mem_limit" else "shm_mb"] = values.size_mb(value)
 
@@ -58,11 +58,22 @@ def read_ulimits(value: Any, draft: Draft, reading: Reading) -> None:
             if isinstance(limit, dict):
                 if set(limit) != {"soft", "hard"}:
                     raise ComposeError("has soft and hard")
-                found[name] = {key: values.whole_number(limit[key]) for key in ("soft", "hard")}
+                soft, hard = (values.whole_number(limit[key]) for key in ("soft", "hard"))
             else:
-                number = values.whole_number(limit)
-                found[name] = {"soft": number, "hard": number}
+                soft = hard = values.whole_number(limit)
+            if min(soft, hard) < UNLIMITED:
+                raise ComposeError(f"a limit is at least 0, or {UNLIMITED} for none")
+            if hard != UNLIMITED and not UNLIMITED < soft <= hard:
+                raise ComposeError(f"the soft limit is at most the hard one, got {soft} and {hard}")
+            found[name] = {"soft": soft, "hard": hard}
     draft.plan["ulimits"] = found
+
+
+def _cpus(value: Any) -> float | None:
+    cpus = values.number(value)
+    if not 0 <= cpus <= CPUS_LIMIT:
+        raise ComposeError(f"is a number from 0 to {CPUS_LIMIT}")
+    return cpus or None
 
 
 def _resource(name: str, value: Any, draft: Draft, reading: Reading) -> None:
@@ -71,7 +82,7 @@ def _resource(name: str, value: Any, draft: Draft, reading: Reading) -> None:
     if name == "devices":
         draft.gpus = sum(_device(item) for item in values.sequence(value))
         return
-    key, found = ("cpus", values.number(value) or None) if name == "cpus" else ("memory_mb", values.size_mb(value))
+    key, found = ("cpus", _cpus(value)) if name == "cpus" else ("memory_mb", values.size_mb(value))
     field = "cpus" if key == "cpus" else "mem_limit"
     set_before = draft.plan.get(key)
     if set_before is not None and set_before != found:
@@ -91,9 +102,13 @@ def _device(value: Any) -> int:
     capabilities = device.get("capabilities", ["gpu"])
     if not isinstance(capabilities, list) or "gpu" not in capabilities:
         raise ComposeError("only GPUs are reserved: capabilities is [gpu]")
+    values.unique(capabilities)
     if device.get("device_ids") is not None:
-        return len(values.sequence(device["device_ids"]))
+        values.unique(values.sequence(device["device_ids"]))
+        return len(device["device_ids"])
     count = device.get("count")
     if count in (None, "all"):
         return 1
-    return values.whole_number(count)
+    if (found := values.whole_number(count)) < 0:
+        raise ComposeError("a device's count is at least 0, or all")
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.reading import Draft, Reading
+from platoon.images.image_reference import PLATFORM, PLATFORMS
 
 # A user namespace's own, as in Docker's default set; anything else is a privilege.
 ROOTLESS = frozenset(
@@ -16,7 +17,6 @@ ROOTLESS = frozenset(
     )
 )
 ROOT_USERS = frozenset({"", "root", "0", "0:0", "root:root", "0:root", "root:0"})
-PLATFORM = "linux/amd64"
 PRIVILEGES_ADVICE = "refuse: {privileges: false} plans it, for docker"
 
 
@@ -46,7 +46,8 @@ def read_cap_drop(value: Any, draft: Draft) -> None:
 
 
 def read_security_opt(value: Any, draft: Draft) -> None:
-    for item in values.sequence(value):
+    values.unique(values.sequence(value))
+    for item in value:
         option = values.known(item).replace("=", ":")
         if option not in ("no-new-privileges", "no-new-privileges:true", "no-new-privileges:false"):
             raise ComposeError(f"only no-new-privileges is planned, got {option[:60]}")
@@ -65,7 +66,7 @@ def read_user(value: Any, draft: Draft) -> None:
 
 
 def read_network_mode(value: Any, draft: Draft) -> None:
-    mode = values.known(value)
+    mode = draft.network_mode = values.known(value)
     if mode == "none":
         draft.networks = None
         draft.plan["network"] = "none"
@@ -75,7 +76,7 @@ def read_network_mode(value: Any, draft: Draft) -> None:
 
 def read_platform(value: Any) -> None:
     platform = values.known(value)
-    if platform not in ("", PLATFORM, "linux/x86_64"):
+    if platform and platform not in PLATFORMS:
         raise ComposeError(f"stacks run {PLATFORM}, got {platform[:40]} (an overlay's [[compose]] can unset it)")
 
 

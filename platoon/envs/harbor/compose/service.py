@@ -16,6 +16,7 @@ from platoon.envs.harbor.compose.text import HostPart, Text
 
 Handler = Callable[[str, Any, Draft, Reading], None]
 _BAD_NAME = frozenset("=\0\n")
+CONTAINER_NAME_CHARACTERS = 2
 
 
 def read_service(name: str, tree: Mapping[str, Any], role: Role, reading: Reading) -> Draft:
@@ -28,7 +29,6 @@ def read_service(name: str, tree: Mapping[str, Any], role: Role, reading: Readin
                 handler(key, settings[key], draft, reading)
     _check_targets(draft, reading)
     draft.plan["env"] = dict(sorted(draft.plan.get("env", {}).items()))
-    draft.plan["aliases"] = tuple(dict.fromkeys(draft.plan.get("aliases", ())))
     return draft
 
 
@@ -53,6 +53,8 @@ def _environment(key: str, value: Any, draft: Draft, reading: Reading) -> None:
     env: dict[str, Text] = draft.plan.setdefault("env", {})
     for name, item in pairs(value).items():
         with reading.findings.at(draft.name, key, name):
+            if isinstance(value, list) and name != name.rstrip():
+                raise ComposeError("a variable's name does not end in a blank")
             if not name or _BAD_NAME & set(name):
                 raise ComposeError("a variable has a name, without '=' or a line break")
             if item is not None:
@@ -82,7 +84,7 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
             raise ComposeError(f"{path[:100]} is no file of the task")
         text = reading.files.read(path, SIZE_LIMIT_BYTES)
         before = {name: entry for name, entry in found.items() if entry is not None}
-        found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before)
+        found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before, budget=reading.budget)
     for name, entry in found.items():
         if entry is not None:
             env.setdefault(name, _as_text(entry))
@@ -114,13 +116,15 @@ def _hostname(key: str, value: Any, draft: Draft, reading: Reading) -> None:
     name = values.name(value)
     if key == "hostname":
         draft.plan["hostname"] = name
-    draft.plan["aliases"] = (*draft.plan.get("aliases", ()), name)
+    elif len(name) < CONTAINER_NAME_CHARACTERS:
+        raise ComposeError(f"a container's name has at least {CONTAINER_NAME_CHARACTERS} characters, got {name}")
+    draft.aliases.setdefault(name, key)
 
 
 def _networks(key: str, value: Any, draft: Draft, reading: Reading) -> None:
-    if draft.networks is None:
+    named = dict.fromkeys(values.names(value)) if isinstance(value, list) else values.mapping(value)
+    if named and draft.network_mode:
         raise ComposeError("excludes network_mode")
-    named = {values.name(item): None for item in value} if isinstance(value, list) else values.mapping(value)
     for network, settings in named.items():
         with reading.findings.at(draft.name, key, network):
             if network != "default" and network not in reading.tables.get("networks", {}):
@@ -128,8 +132,8 @@ def _networks(key: str, value: Any, draft: Draft, reading: Reading) -> None:
             place = f"{draft.name}.{key}.{network}"
             for inner, item in admitted(settings or {}, "services.*.networks.*", place, draft.role, reading.findings):
                 if inner == "aliases" and item is not None:
-                    aliases = tuple(values.name(alias) for alias in values.sequence(item))
-                    draft.plan["aliases"] = (*draft.plan.get("aliases", ()), *aliases)
+                    for alias in values.sequence(item):
+                        draft.aliases.setdefault(values.name(alias), f"{key}.{network}.aliases")
     if named:
         draft.networks = frozenset(named)
 

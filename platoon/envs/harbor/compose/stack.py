@@ -9,6 +9,7 @@ from typing import Any
 from platoon.envs.harbor.compose import builds, values
 from platoon.envs.harbor.compose.edits import Edited
 from platoon.envs.harbor.compose.errors import ComposeError, Findings
+from platoon.envs.harbor.compose.form import form_problems
 from platoon.envs.harbor.compose.host_network import host_network_rules, ruled_names
 from platoon.envs.harbor.compose.interpolate import Use, interpolate
 from platoon.envs.harbor.compose.order import MAIN, start_order
@@ -43,6 +44,7 @@ class Services:
 def read_services(edited: Edited, reading: Reading) -> Services:
     """Reads the file's sections and services. Raises ComposeRefused where nothing can be made of it, keeps other problems."""
     findings = reading.findings
+    findings.problems.extend(form_problems(values.mapping(edited.tree)))
     top = dict(admitted(values.mapping(edited.tree), "", "", "main", findings))
     for key, value in values.mapping(edited.tree).items():
         if key in ("name", "version") or key.startswith("x-"):
@@ -97,6 +99,7 @@ def build_stack(services: Services, edited: Edited, reading: Reading) -> tuple[S
     """The plan of the drafts and the names its texts may refer to."""
     findings = reading.findings
     _link(services, reading)
+    _check_names(services, reading)
     _check_networks(services, reading)
     main = _main_plan(services.main, reading)
     sidecars = {}
@@ -186,7 +189,7 @@ def _link(services: Services, reading: Reading) -> None:
         for other, alias in draft.links:
             waits.setdefault(other, Dependency("service_started"))
             if alias is not None and other in everyone:
-                everyone[other].plan["aliases"] = (*everyone[other].plan.get("aliases", ()), alias)
+                everyone[other].aliases.setdefault(alias, f"links of {name}")
         kept = {}
         for other, wait in sorted(waits.items()):
             with reading.findings.at(name, "depends_on"):
@@ -205,6 +208,19 @@ def _link(services: Services, reading: Reading) -> None:
 def _dependencies(draft: Draft) -> Mapping[str, Dependency]:
     found: Mapping[str, Dependency] = draft.plan.get("depends_on", {})
     return found
+
+
+def _check_names(services: Services, reading: Reading) -> None:
+    """A service's name leads to that service alone, and no two containers have one name."""
+    everyone = services.all
+    containers: dict[str, str] = {}
+    for name, draft in everyone.items():
+        for alias, key in draft.aliases.items():
+            if alias in everyone and alias != name:
+                reading.findings.problems.append(ComposeError(f"{alias} is the name of another service", f"{name}.{key}"))
+            elif key == "container_name" and containers.setdefault(alias, name) != name:
+                problem = f"{alias} is the name of {containers[alias]}'s container too"
+                reading.findings.problems.append(ComposeError(problem, f"{name}.{key}"))
 
 
 def _check_networks(services: Services, reading: Reading) -> None:
@@ -249,7 +265,7 @@ def _names(services: Services) -> Names:
     for name, draft in services.all.items():
         found[name] = (name, _tcp(draft) | {port.port for port in draft.ports})
     for name, draft in services.all.items():
-        for alias in draft.plan.get("aliases", ()):
+        for alias in draft.aliases:
             found.setdefault(alias, found[name])
     return Names(found)
 
@@ -272,10 +288,10 @@ def _externals(services: Services, edited: Edited, reading: Reading) -> dict[str
         scope: dict[str, Text] = {}
         for key, text in sorted(edit.scope.items()):
             with reading.findings.at(name, "scope", key):
-                value = interpolate(text, _of_task(services.main, reading), Use())
+                value = interpolate(text, _of_task(services.main, reading), Use(budget=reading.budget))
                 if not isinstance(value, str) and any(isinstance(piece, ImagePart) for piece in value):
                     raise ComposeError("takes the task's variables")
                 scope[key] = value
         ports: tuple[Port, ...] = draft.ports
-        found[name] = External(str(edit.external), ports, tuple(dict.fromkeys(draft.plan.get("aliases", ()))), scope)
+        found[name] = External(str(edit.external), ports, tuple(draft.aliases), scope)
     return found

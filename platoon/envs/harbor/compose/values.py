@@ -9,6 +9,7 @@ import math
 import re
 from typing import Any
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose.document import Number
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.text import Part, Text, join, pieces, to_json
@@ -21,6 +22,10 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(?:i?b)?|b)?", re.IGNORE
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+# What compose keeps them in: 64 bits of nanoseconds, of bytes, of anything whole.
+LONGEST_S = (2**63 - 1) / 10**9
+WHOLE_LIMIT = 2**63
+DURATION_CHARACTERS = 100
 _BLANKS = " \t\r\n"
 _SHELL = ";&|<>`()"
 SHELL_ADVICE = "write it as a list, or as sh -c '…'"
@@ -72,7 +77,7 @@ def switch(value: Any) -> bool:
 
 def whole_number(value: Any) -> int:
     if isinstance(value, Number):
-        if isinstance(value.value, int):
+        if isinstance(value.value, int) and -WHOLE_LIMIT <= value.value < WHOLE_LIMIT:
             return value.value
     elif isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]{1,18}", value):
         return int(value)
@@ -95,11 +100,15 @@ def number(value: Any) -> float:
 def size_bytes(value: Any) -> int:
     """Bytes of `64m`, `1g`, `512kb`, or of a bare number."""
     if isinstance(value, Number) and isinstance(value.value, int) and value.value >= 0:
-        return value.value
-    found = _SIZE.fullmatch(known(value).strip()) if not isinstance(value, Number) else None
-    if found is None or len(found[1]) > 30:
-        raise ComposeError(f"is a size such as 64m or 1g, got {_shown(value)}")
-    return int(float(found[1]) * 1024 ** _POWER[(found[2] or "").lower()])
+        size = value.value
+    else:
+        found = _SIZE.fullmatch(known(value).strip()) if not isinstance(value, Number) else None
+        if found is None or len(found[1]) > 30:
+            raise ComposeError(f"is a size such as 64m or 1g, got {_shown(value)}")
+        size = int(float(found[1]) * 1024 ** _POWER[(found[2] or "").lower()])
+    if size >= WHOLE_LIMIT:
+        raise ComposeError(f"is a size of at most {WHOLE_LIMIT - 1} bytes, got {_shown(value)}")
+    return size
 
 
 def size_mb(value: Any) -> int | None:
@@ -113,10 +122,13 @@ def duration_s(value: Any) -> float:
         raise ComposeError(f"is a duration such as 30s, got {_shown(value)}")
     if value == "0":
         return 0.0
-    found = _DURATION.findall(value)
+    found = _DURATION.findall(value) if len(value) <= DURATION_CHARACTERS else []
     if not found or "".join(count + unit for count, unit in found) != value:
         raise ComposeError(f"is a duration such as 30s or 1m30s, got {_shown(value)}")
-    return round(sum(float(count) * _UNIT_S[unit] for count, unit in found), 9)
+    seconds = sum(float(count) * _UNIT_S[unit] for count, unit in found)
+    if seconds > LONGEST_S:
+        raise ComposeError(f"is a duration of at most {int(LONGEST_S)} seconds, got {_shown(value)}")
+    return round(seconds, 9)
 
 
 def command_line(value: Any) -> tuple[Text, ...] | None:
@@ -206,6 +218,20 @@ def mapping(value: Any) -> dict[str, Any]:
     return value
 
 
+def names(value: Any) -> list[str]:
+    """A list of names, each once."""
+    found = [name(item) for item in sequence(value)]
+    unique(found)
+    return found
+
+
+def unique(items: list[Any]) -> None:
+    """Raises ComposeError for an item that a list has twice, where compose takes each once."""
+    for index, item in enumerate(items):
+        if item in items[:index]:
+            raise ComposeError(f"has {_shown(item)} twice")
+
+
 def sequence(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise ComposeError(f"is a list, got {kind_of(value)}")
@@ -214,4 +240,4 @@ def sequence(value: Any) -> list[Any]:
 
 def _shown(value: Any) -> str:
     shown = value.text if isinstance(value, Number) else str(to_json(value)) if isinstance(value, str | tuple) else kind_of(value)
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+    return clip(shown)

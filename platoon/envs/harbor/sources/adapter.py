@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from platoon.config.addresses import is_address
+from platoon.config.credentials import hide_credentials
 from platoon.config.files import named_path
-from platoon.config.text import hide_credentials, printable
+from platoon.config.text import printable
 from platoon.envs.harbor.sources.adapter_options import CHECKOUT, OUTPUT, AdapterOptions
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
 from platoon.envs.harbor.sources.git_store import open_store

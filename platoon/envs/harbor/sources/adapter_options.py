@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from platoon.config.addresses import GIT_SCHEMES, check_address, is_address
+from platoon.config.addresses import GIT_SCHEMES, check_address, check_without_credentials, is_address
 from platoon.config.model import ConfigModel
 from platoon.envs.harbor.sources.reference import check_inner_path, is_commit
 from platoon.errors import Problem
@@ -45,13 +45,15 @@ class AdapterOptions(ConfigModel):
 
     def checks(self) -> Iterator[Problem]:
         # Here and not in validators: what those refuse is shown, and an address may hold a secret.
-        if is_address(self.repo):
-            try:
+        try:
+            check_without_credentials(self.repo)
+            if is_address(self.repo):
                 check_address(self.repo, GIT_SCHEMES)
-            except ValueError as error:
-                yield Problem(str(error), key="repo")
-        elif not self.repo or any(character in self.repo for character in "\0\n\r"):
-            yield Problem("must be a git URL or a path", key="repo")
+        except ValueError as error:
+            yield Problem(str(error), key="repo")
+        else:
+            if not self.repo or any(character in self.repo for character in "\0\n\r"):
+                yield Problem("must be a git URL or a path", key="repo")
         if not is_commit(self.commit):
             yield Problem("must be a full commit of 40 or 64 lower-case hex digits", key="commit")
         for key, paths in (("path", [self.path]), ("sparse", self.sparse or [])):

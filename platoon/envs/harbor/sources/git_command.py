@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from platoon.config.text import hide_credentials, printable
+from platoon.config.credentials import hide_credentials
+from platoon.config.text import printable
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.run_command import run_blocking
 

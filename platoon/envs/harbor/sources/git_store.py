@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from platoon.config.text import hide_credentials, printable
+from platoon.config.credentials import hide_credentials
+from platoon.config.text import printable
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.git_command import Git, GitError, split_zero
 from platoon.envs.harbor.sources.places import make_directory, staging

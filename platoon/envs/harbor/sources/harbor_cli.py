@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.reading import parse_json
-from platoon.config.text import hide_credentials, printable
+from platoon.config.credentials import hide_credentials
+from platoon.config.text import printable
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.run_command import CommandResult, run_blocking, run_command
@@ -69,7 +70,12 @@ class HarborCli:
         except OSError as error:
             raise self._missing(error) from None
         self._check(result, f"the Hub has no {package}, or it is not open to you")
-        return _one_object(result, package)
+        value = _one_object(result, package)
+        name = package.partition("@")[0]
+        if value.get("package", name) != name:
+            said = printable(str(value["package"]))[:80]
+            raise HarborCliError(f"the Harbor CLI was asked for {package} and answers with {said}")
+        return value
 
     async def download(self, package: str, directory: Path) -> None:
         """Puts the task `org/name@sha256:…` into `directory/<org>/<name>/<hex>`. Raises HarborCliError, ConfigError."""

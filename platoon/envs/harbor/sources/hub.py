@@ -106,6 +106,8 @@ class HubSource(ReferenceSource[HubReference]):
         if kind not in ("task", "dataset"):
             raise HarborCliError(f"{self.reference}: the Harbor CLI says it is of type {printable(str(kind))[:40]}")
         revision = version.get("revision")
+        if self.parsed.kind == "revision" and ref == self.parsed.ref and revision not in (None, int(ref)):
+            raise HarborCliError(f"{self.reference}: the Hub answers with revision {printable(str(revision))[:40]}")
         tasks = (
             (SourceTask(package, package, digest=digest),) if kind == "task" else self._tasks(cli, f"{package}@{digest}", digest)
         )

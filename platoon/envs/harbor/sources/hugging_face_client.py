@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from platoon.config.text import hide_credentials, printable
+from platoon.config.credentials import hide_credentials
+from platoon.config.text import printable
 from platoon.errors import ConfigError, PlatoonError, Problem
 
 T = TypeVar("T")

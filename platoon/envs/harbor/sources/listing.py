@@ -6,6 +6,7 @@ holds a `task.toml`. The tree is anybody's: each path is checked before it is us
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -181,13 +182,19 @@ def _scan(tree: Tree) -> dict[str, str]:
 
 def _parse(reference: str, text: str, place: str) -> Any:
     try:
-        return parse_json(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+        return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_refuse_twins)
     except ValueError as error:
         raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=place, file=reference)) from None
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

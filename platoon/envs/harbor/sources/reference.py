@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from platoon.config.addresses import GIT_SCHEMES, check_address
+from platoon.config.addresses import GIT_SCHEMES, check_address, check_without_credentials
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _HF_COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -28,6 +28,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # What no branch or tag is called, and what git would read as something else than a name.
 _NO_REF = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(?:/|$)|[/.]$")
 REVISION_LIMIT = 200
+REVISION_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def parse_reference(text: str) -> Reference:
     """The reference that a text writes. Raises ValueError, whose text is a rule and shows no secret."""
     if not text or any(character in text for character in "\0\n\r"):
         raise ValueError("must be a path or a reference, on one line")
+    check_without_credentials(text)
     if text.startswith("git+"):
         return _git(text.removeprefix("git+"))
     if text.startswith("hf://"):
@@ -109,7 +111,7 @@ def parse_reference(text: str) -> Reference:
         return _harbor(text.removeprefix("harbor://"))
     if (found := _SCHEME.match(text)) is not None:
         known = "a path, hf://, harbor:// or git+<url>"
-        raise ValueError(f"is of no known kind, {found['scheme'][:20]}: ({known}; a directory of that name is written ./{{name}})")
+        raise ValueError(f"is of no known kind, {found['scheme'][:20]}: ({known}; a directory of that name has ./ before it)")
     return DirectoryReference(text)
 
 
@@ -139,6 +141,8 @@ def _git(rest: str) -> GitReference:
     check_address(url, GIT_SCHEMES)
     if ref is not None:
         check_git_ref(ref)
+        if ref != ref.lower() and is_commit(ref.lower()):
+            raise ValueError("must end in a commit, branch or tag; a commit is written in lower case")
     return GitReference(url, ref, check_inner_path(path))
 
 
@@ -163,6 +167,8 @@ def _harbor(rest: str) -> HubReference | RegistryReference:
     if not at or ref == "latest":
         return HubReference(package, "tag", "latest")
     if ref.isascii() and ref.isdigit():
+        if len(ref) > REVISION_DIGITS:
+            raise ValueError(f"a revision's number has at most {REVISION_DIGITS} digits")
         return HubReference(package, "revision", ref)
     if _DIGEST.fullmatch(ref):
         return HubReference(package, "digest", ref)

@@ -181,14 +181,24 @@ class RegistrySource:
         if registered.digest != recorded.resolved:
             rule = "lists other tasks or commits than when it was locked"
             raise ConfigError(Problem(rule, file=self.registry, advice="run platoon harbor fetch CONFIG --update"))
-        items = recorded.source.get("repositories", ())
-        return registered, {(item["repo"], item["ref"]): item["commit"] for item in items}
+        return registered, _recorded_commits(recorded, self.registry)
 
 
 def registry_source(reference: str, parsed: RegistryReference, registry: str, base: Path) -> RegistrySource:
     """registry: a URL, or the path of a file relative to `base`."""
     file = None if is_address(registry) else named_path(registry, base)
     return RegistrySource(reference, parsed, registry, file)
+
+
+def _recorded_commits(recorded: Recorded, registry: str) -> dict[tuple[str, str | None], str]:
+    """What a lock says its repositories resolved to. Raises ConfigError for a lock that no fetch wrote."""
+    try:
+        found = {(item["repo"], item["ref"]): item["commit"] for item in recorded.source.get("repositories", ())}
+    except (TypeError, KeyError, AttributeError):
+        found = {("", None): ""}
+    if not all(isinstance(commit, str) and is_commit(commit) for commit in found.values()):
+        raise ConfigError(Problem("the lock does not say which commits it is of", file=registry, advice="fetch it with --update"))
+    return found
 
 
 def _refs(tasks: Sequence[RegisteredTask]) -> dict[str, list[str | None]]:

@@ -13,8 +13,9 @@ from packaging.version import InvalidVersion, Version
 
 from platoon.artifacts.canonical import canonical_bytes
 from platoon.config.addresses import GIT_SCHEMES, WEB_SCHEMES, check_address
+from platoon.config.credentials import hide_credentials
 from platoon.config.files import read_bytes
-from platoon.config.text import hide_credentials, printable
+from platoon.config.text import printable
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, check_id, check_path, dataset_tasks, parse_index
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.sources.reference import RegistryReference, check_git_ref, check_inner_path, is_commit

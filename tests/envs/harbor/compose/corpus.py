@@ -3,7 +3,7 @@
 refused: what the refusal begins with. kind: of the task. has: places in `{...plan, image: …}` (parts of a path joined by `/`) to
 values. task: `[environment]` of its task.toml. files: below `environment/`, None takes the Dockerfile away. listed:
 `compose_host_env`. overlay: `[[compose]]` entries. privileges: planned. host: variables of the host. oracle: why compose is not
-asked. rows, cases: what it proves.
+asked. rejected: of a refused file, whether compose rejects it too. rows, cases: what it proves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from platoon.envs.harbor.task_toml import TaskToml
 CORPUS = Path(__file__).with_name("corpus")
 MARK = "#: "
 KEYS = frozenset(
-    {"refused", "kind", "has", "task", "files", "listed", "overlay", "privileges", "host", "oracle", "rows", "cases", "crlf"}
+    {"refused", "kind", "has", "task", "files", "listed", "overlay", "privileges", "host", "oracle", "rejected", "rows", "cases", "crlf"}
 )
 
 

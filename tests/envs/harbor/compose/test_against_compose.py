@@ -61,6 +61,24 @@ def difference(case: Case, tmp: Path, command: list[str]) -> str | None:
     return None
 
 
+def test_what_is_not_planned_for_its_form_is_rejected_by_compose(tmp_path: Path, command: list[str]) -> None:
+    """A refused case that says so, and no other, is none to compose."""
+    judged = [case for topic in topics() for case in cases(topic) if "rejected" in case.header]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda pair: is_rejected(pair[1], tmp_path / str(pair[0]), command), enumerate(judged)))
+    wrong = [case.name for case, rejected in zip(judged, found, strict=True) if case.header["rejected"] != rejected]
+    assert not wrong
+
+
+def is_rejected(case: Case, tmp: Path, command: list[str]) -> bool:
+    case.write(tmp / "task")
+    try:
+        config(command, case, tmp / "task")
+    except AssertionError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_interpolation(seed: int, tmp_path: Path, command: list[str]) -> None:
     """A hundred templates at a time, set, empty and unset variables in each; what the plan refuses is left out."""

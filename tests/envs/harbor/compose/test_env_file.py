@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from platoon.envs.harbor.compose.env_file import parse_env_file
 from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.interpolate import Budget
 from tests.envs.harbor.compose.test_interpolate import Names
 
 pytestmark = pytest.mark.unit
@@ -16,7 +17,7 @@ SCOPE = Names({"HOME": "/h", "EMPTY": ""})
 
 
 def parse(text: str, *, raw: bool = False) -> dict[str, object]:
-    return dict(parse_env_file(text, "e.env", SCOPE, raw=raw, service={}, before={}))
+    return dict(parse_env_file(text, "e.env", SCOPE, raw=raw, service={}, before={}, budget=Budget()))
 
 
 # What compose 2.40 reads, but for what it reads by accident.

@@ -62,6 +62,21 @@ def test_what_expands_is_refused_before_it_does(write: Write, text: str) -> None
     assert "once its aliases are expanded" in refusal(write(text))
 
 
+@pytest.mark.parametrize(
+    ("compose", "files"),
+    [
+        ("services: {main: {labels: [" + ", ".join(f'"l{n}=${{A}}{n}"' for n in range(5000)) + "]}}", {}),
+        ("services: {main: {env_file: e}}", {"e": "".join(f"B{n}=${{A}}{n}\n" for n in range(5000))}),
+        ("services: {main: {env_file: e}}", {"e": "A0=xxxxxxxxxx\n" + "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60))}),
+    ],
+    ids=["labels", "env_file", "doubling"],
+)
+def test_variables_do_not_make_a_small_file_large(write: Write, compose: str, files: dict[str, str]) -> None:
+    task = write(compose, **files)
+    with pytest.raises(ComposeRefused, match=r"longer than [0-9]+ characters"):
+        plan_task(TaskToml.model_validate({"environment": {"env": {"A": "x" * 500_000}}}), task)
+
+
 def test_a_deep_file(write: Write) -> None:
     deep = DEPTH_LIMIT + 1
     assert f"nested deeper than {DEPTH_LIMIT} levels" in refusal(write("x: " + "[" * deep + "]" * deep))

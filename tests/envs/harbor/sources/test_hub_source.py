@@ -197,6 +197,18 @@ def test_another_answer_than_was_asked(hub: FakeHub, tasks: Repository, fetching
         fetching({"dataset": f"harbor://org/a@{digest}"})
 
 
+@pytest.mark.parametrize("change", [{"package": "other/pkg"}, {"package": None}, {"revision": 4}, {"revision": "3"}])
+def test_another_package_or_revision_than_was_asked(
+    hub: FakeHub, tasks: Repository, fetching: Fetching, change: dict[str, Any]
+) -> None:
+    digest = hub.publish_task("org/a", tasks.task("a"), revision=3)
+    hub.packages["org/a@3"] = {**hub.packages["org/a@3"], **change}
+    (hub.home / "packages.json").write_text(json.dumps(hub.packages))
+    with pytest.raises(PlatoonError, match="answers with"):
+        fetching({"dataset": "harbor://org/a@3"})
+    assert not fetching.cache.has_task(digest)
+
+
 def test_errors_of_the_cli_hold_no_secret(hub: FakeHub, fetching: Fetching) -> None:
     hub.packages.clear()
     (hub.home / "packages.json").write_text("{}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from platoon.config.text import hide_credentials
+from platoon.config.credentials import hide_credentials
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.reference import (
     DirectoryReference,
@@ -92,6 +92,9 @@ def test_references(text: str, parsed: Any, pinned: bool | None) -> None:
         ("git+ssh://-x@host/r", "a user does not begin with '-'"),
         ("git+https:///r", "names no host"),
         ("git+https://host:port/r", "is no URL"),
+        ("git+https://ho%73t/r", "a host is a name"),
+        (f"git+https://host/r@{COMMIT.upper()}", "a commit is written in lower case"),
+        ("s3://bucket/x", "is of no known kind, s3: ("),
     ],
 )
 def test_what_is_no_reference(text: str, words: str) -> None:
@@ -117,6 +120,17 @@ SECRET = "s3cr3t"
         f"https://user:pa/{SECRET}@host/r",
         f"https://user:pa#{SECRET}@host/r",
         f"https://user:pa ss{SECRET}@host/r",
+        f"https:/user:{SECRET}@host/r.json",
+        f"https:user:{SECRET}@host/r.json",
+        f"https:/user:pa/{SECRET}@host/r.json",
+        f"https:///user:{SECRET}@host/r.json",
+        f"//user:{SECRET}@host/r",
+        f"user:{SECRET}@host/r",
+        f"HTTPS:/user:{SECRET}@host/r",
+        f"https://u%3A{SECRET}%40host/r",
+        f"https://u%3a{SECRET}@host/r",
+        f"https://u:{SECRET}%40host/r",
+        f"ssh://git%3A{SECRET}@host/r",
     ],
 )
 @pytest.mark.parametrize("key", ["dataset", "adapter", "registry"])
@@ -144,8 +158,8 @@ def test_a_secret_in_a_value_of_the_wrong_kind_is_not_shown() -> None:
 def test_userinfo_never_survives(text: str, secret: str) -> None:
     shown = hide_credentials(f"https://{secret}:{secret}@host/x")
     assert shown == "https://***@host/x"
-    # Nothing else changes where there is no address.
-    if "://" not in text and "=" not in text:
+    # Nothing changes where there is neither an address nor a name with a value.
+    if not set(text) & set("@%=:"):
         assert hide_credentials(text) == text
 
 
