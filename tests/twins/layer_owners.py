@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 HEADER = b"# platoon-owners-v1\n"
 MOUNTED_OVER = (("dev",), ("proc",), ("sys",), ("tmp",), ("var", "tmp"))
 LINK_LIMIT = 40
+TARGET_BYTES = 4095
 Path = tuple[bytes, ...]
 
 
@@ -83,6 +84,8 @@ def take(root: Node, member: Member, layer: int) -> None:
             for below in list(directory.children) if name == b".wh..wh..opq" else [hidden]:
                 hide(directory, below, layer)
         return
+    if member.kind == "2" and len(member.link) > TARGET_BYTES:
+        raise BadLayerError("a target that no system takes")
     shared = linked(root, member.link) if member.kind == "1" else None
     directory = enter(root, parent, layer)
     old = directory.children.get(name)

@@ -1,21 +1,30 @@
 //! Layers applied to each other, lowest first, as runtimes unpack them.
 
+use std::path::PathBuf;
+
 use memchr::{memchr, memrchr};
 
 use crate::error::shown;
 use crate::name::{is_whiteout, read_key, special, split, Special, SEPARATOR};
-use crate::resolve::{find, resolve, Places};
+use crate::resolve::{find, resolve, Places, Resolved};
 use crate::tree::{Node, Tree};
-use crate::{Fault, Kind, Layer, LayersError, Limits, Member, Members, Owner};
+use crate::walk::OwnerWalk;
+use crate::{Fault, Kind, Layer, LayersError, Limits, Member, Members, OwnerManifest};
 
-/// The owners of an image, from its layers, lowest first. Every digest that the layers give has been verified.
-pub fn layer_owners(layers: &[Layer], limits: &Limits) -> Result<Vec<Owner>, LayersError> {
+/// The owner manifest of an image, from its layers, lowest first. Every digest that the layers give has been verified.
+pub fn layer_manifest(layers: &[Layer], limits: &Limits) -> Result<OwnerManifest, LayersError> {
     let mut rootfs = Rootfs::new(limits);
     for layer in layers {
         rootfs.apply(&mut Members::open(layer, limits)?)?;
     }
-    Ok(rootfs.into_owners())
+    rootfs.into_manifest()
 }
+
+/// What following links may cost: so many names of their targets a member, and these for the image.
+const LINK_NAMES_A_MEMBER: u64 = 64;
+const FREE_LINK_NAMES: u64 = 1 << 20;
+/// What Linux takes as the target of a link: a layer with a longer one can be unpacked nowhere.
+const TARGET_BYTES: usize = 4095;
 
 /// Who owns what in the image so far.
 #[derive(Debug)]
@@ -24,8 +33,12 @@ pub struct Rootfs {
     upper: Tree,
     lower: Tree,
     limits: Limits,
+    /// Of the layer that was applied last.
+    path: PathBuf,
     key: Vec<u8>,
     parent: Parent,
+    /// Names that may still be read from the targets of links.
+    link_names: u64,
 }
 
 /// The directory of the last member: most follow others of the same.
@@ -34,28 +47,40 @@ struct Parent {
     /// As members spell it, up to the last slash.
     given: Vec<u8>,
     key: Vec<u8>,
-    /// False where the next member must resolve it again, since a link was followed, which may change, or something is in the way.
-    /// Nothing that happens below a directory changes where it is.
+    /// False where the next member must resolve it again, since a link on the way may have changed, or something is in the way.
+    /// Nothing else that happens below a directory changes where it is.
     is_known: bool,
+    /// Links were followed to it.
+    has_links: bool,
     places: Places,
 }
 
 impl Rootfs {
     pub fn new(limits: &Limits) -> Self {
         let (upper, lower) = (Tree::default(), Tree::default());
-        Self { upper, lower, limits: limits.clone(), key: Vec::new(), parent: Parent::default() }
+        Self {
+            upper,
+            lower,
+            limits: limits.clone(),
+            path: PathBuf::new(),
+            key: Vec::new(),
+            parent: Parent::default(),
+            link_names: FREE_LINK_NAMES,
+        }
     }
 
     /// Lays a layer over what is there. After an error the tree is of no use.
     pub fn apply(&mut self, members: &mut Members) -> Result<(), LayersError> {
-        let path = members.path().to_owned();
+        self.path = members.path().to_owned();
         while let Some(member) = members.next()? {
             if let Err(fault) = self.take(&member) {
-                return Err(LayersError::Entry { path, offset: member.offset, entry: shown(member.name), fault });
+                let (path, entry) = (self.path.clone(), shown(member.name));
+                return Err(LayersError::Entry { path, offset: member.offset, entry, fault });
             }
             if self.lower.held_bytes() + self.upper.held_bytes() > self.limits.held_bytes {
                 let limit = self.limits.held_bytes as u64;
-                return Err(LayersError::Limit { path, what: "paths that are not root's", limit });
+                let path = self.path.clone();
+                return Err(LayersError::Limit { path, what: "memory for paths that are not root's", limit });
             }
         }
         self.lower.overlay(&mut self.upper);
@@ -63,13 +88,23 @@ impl Rootfs {
         Ok(())
     }
 
-    /// What is not root's, in order of the paths' bytes.
-    pub fn into_owners(mut self) -> Vec<Owner> {
+    /// What is not root's, as the one canonical list. An error names the layer that was applied last.
+    pub fn into_manifest(mut self) -> Result<OwnerManifest, LayersError> {
         self.lower.overlay(&mut self.upper);
-        self.lower.into_owners()
+        let (mut walk, limit) = (OwnerWalk::new(self.lower), self.limits.reported_bytes);
+        let (mut manifest, mut reported_bytes) = (OwnerManifest::default(), 0);
+        while let Some((path, uid, gid)) = walk.next() {
+            reported_bytes += path.len() as u64;
+            if reported_bytes > limit {
+                return Err(LayersError::Limit { path: self.path, what: "paths to report that are not root's", limit });
+            }
+            manifest.push(path, uid, gid);
+        }
+        Ok(manifest)
     }
 
     fn take(&mut self, member: &Member) -> Result<(), Fault> {
+        self.link_names += LINK_NAMES_A_MEMBER;
         let (given, name) = last_component(member.name);
         let is_plain = is_plain(name);
         if self.parent.is_known && self.parent.given == given && is_plain {
@@ -102,8 +137,9 @@ impl Rootfs {
 
     /// Goes to the directory that a name gives. For what stays there, whatever is in the way becomes a directory of root's.
     fn enter(&mut self, given: &[u8], parent: &[u8], stays: bool) -> Result<(), Fault> {
-        let resolved = resolve([&self.upper, &self.lower], parent, self.limits.path_bytes)?;
-        self.parent.is_known = resolved.links == 0 && (stays || resolved.in_the_way.is_empty());
+        let resolved = self.resolve(parent)?;
+        self.parent.is_known = stays || resolved.in_the_way.is_empty();
+        self.parent.has_links = resolved.links > 0;
         self.parent.given.clear();
         self.parent.given.extend_from_slice(given);
         self.parent.key = resolved.key;
@@ -116,19 +152,35 @@ impl Rootfs {
         Ok(())
     }
 
+    fn resolve(&mut self, key: &[u8]) -> Result<Resolved, Fault> {
+        let resolved = resolve([&self.upper, &self.lower], key, self.limits.path_bytes, self.link_names)?;
+        self.link_names -= resolved.link_names;
+        Ok(resolved)
+    }
+
     /// A member of the directory that was entered.
     fn take_named(&mut self, node: Node, name: &[u8]) -> Result<(), Fault> {
         if self.parent.key.len() + name.len() >= self.limits.path_bytes {
             return Err(Fault::Name { reason: "is too long" });
         }
         let [_, lower] = self.parent.places;
-        match (special(name).map_err(|reason| Fault::Name { reason })?, lower) {
+        let special = special(name).map_err(|reason| Fault::Name { reason })?;
+        if self.parent.has_links && (special != Special::None || node.target.is_some() || self.holds(name)) {
+            self.parent.is_known = false;
+        }
+        match (special, lower) {
             (Special::Opaque, Some(place)) => self.lower.remove_below(place),
             (Special::Whiteout(hidden), Some(place)) => self.lower.put(place, hidden, None, false),
             (Special::None, _) => self.put(node, name),
             (_, None) => {}
         }
         Ok(())
+    }
+
+    /// True where anything of that name is remembered in the directory that was entered.
+    fn holds(&self, name: &[u8]) -> bool {
+        let trees = [&self.upper, &self.lower];
+        trees.iter().zip(self.parent.places).any(|(tree, place)| place.is_some_and(|place| tree.holds(place, name)))
     }
 
     fn put(&mut self, node: Node, name: &[u8]) {
@@ -145,9 +197,12 @@ impl Rootfs {
         }
     }
 
-    fn node_of(&self, member: &Member, name: &[u8]) -> Result<Node, Fault> {
+    fn node_of(&mut self, member: &Member, name: &[u8]) -> Result<Node, Fault> {
         if member.kind == Kind::HardLink && !is_whiteout(name) {
             return self.linked(member.link);
+        }
+        if member.kind == Kind::Symlink && member.link.len() > TARGET_BYTES {
+            return Err(Fault::Target { reason: "is longer than 4095 bytes, which no system takes" });
         }
         Ok(Node {
             uid: member.uid,
@@ -158,15 +213,15 @@ impl Rootfs {
     }
 
     /// The inode that a hard link shares: what is not remembered is root's.
-    fn linked(&self, link: &[u8]) -> Result<Node, Fault> {
+    fn linked(&mut self, link: &[u8]) -> Result<Node, Fault> {
         let mut key = Vec::new();
         read_key(link, &mut key).map_err(|reason| Fault::Target { reason })?;
         let (parent, name) = split(&key);
-        let trees = [&self.upper, &self.lower];
         let node = if key.is_empty() {
             self.upper.root_node().or_else(|| self.lower.root_node())
         } else {
-            find(trees, resolve(trees, parent, self.limits.path_bytes)?.places, name)
+            let places = self.resolve(parent)?.places;
+            find([&self.upper, &self.lower], places, name)
         };
         let node = node.cloned().unwrap_or(Node { uid: 0, gid: 0, is_directory: false, target: None });
         Ok(Node { is_directory: false, ..node })

@@ -90,6 +90,9 @@ pub enum Fault {
 
     #[error("its path passes more than {limit} symbolic links")]
     LinkLoop { limit: usize },
+
+    #[error("to find its place takes more names of link targets than the members up to here may take together")]
+    LinkNames,
 }
 
 impl LayersError {

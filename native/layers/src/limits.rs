@@ -7,12 +7,20 @@ pub struct Limits {
     pub record_bytes: usize,
     /// Bytes of one path once symbolic links are resolved.
     pub path_bytes: usize,
-    /// Bytes of the paths, link targets and records that are remembered between members.
+    /// Memory for the paths, link targets and records that are remembered between members.
     pub held_bytes: usize,
+    /// Bytes of all paths that are not root's, written out.
+    pub reported_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { tar_bytes: 256 << 30, record_bytes: 1 << 20, path_bytes: 1 << 16, held_bytes: 512 << 20 }
+        Self {
+            tar_bytes: 256 << 30,
+            record_bytes: 1 << 20,
+            path_bytes: 1 << 16,
+            held_bytes: 512 << 20,
+            reported_bytes: 256 << 20,
+        }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Resolved {
     pub(crate) in_the_way: Vec<(Places, Vec<u8>)>,
     /// Symbolic links that were followed.
     pub(crate) links: usize,
+    /// Names that their targets have.
+    pub(crate) link_names: u64,
 }
 
 /// The node of a name, which the upper tree says where it does.
@@ -29,10 +31,10 @@ pub(crate) fn find<'t>(trees: [&'t Tree; 2], places: Places, name: &[u8]) -> Opt
 
 /// Resolves the directory `key`, all of it.
 ///
-/// A link's target is taken from the root where it is absolute; `..` of a target stops at the root. What is missing counts as a directory.
-pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize) -> Result<Resolved, Fault> {
+/// Of the targets of links, up to `link_names` names are read. A link's target is taken from the root where it is absolute; `..` of a target stops at the root. What is missing counts as a directory.
+pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize, link_names: u64) -> Result<Resolved, Fault> {
     let roots = trees.map(|tree| Some(tree.root()));
-    let mut resolved = Resolved { key: Vec::new(), places: roots, in_the_way: Vec::new(), links: 0 };
+    let mut resolved = Resolved { key: Vec::new(), places: roots, in_the_way: Vec::new(), links: 0, link_names: 0 };
     // The directories above, each with how much is in the way there, for `..`; components still to walk, last first.
     let mut above: Vec<(Places, usize)> = Vec::new();
     let mut pending: Vec<&[u8]> = components_of(key).rev().collect();
@@ -56,7 +58,12 @@ pub(crate) fn resolve(trees: [&Tree; 2], key: &[u8], limit_bytes: usize) -> Resu
                 resolved.in_the_way.clear();
                 above.clear();
             }
+            let before = pending.len();
             pending.extend(components(target).rev());
+            resolved.link_names += (pending.len() - before) as u64;
+            if resolved.link_names > link_names {
+                return Err(Fault::LinkNames);
+            }
             continue;
         }
         above.push((resolved.places, resolved.in_the_way.len()));

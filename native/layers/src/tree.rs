@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::name::{components_of, is_metadata};
-use crate::Owner;
+use crate::name::components_of;
 
-/// Beside its name and target, what an entry and a directory take, roughly.
-const ENTRY_BYTES: usize = 96;
-const DIRECTORY_BYTES: usize = 64;
+/// What an entry takes beside its name and target, and a directory beside its entries, as measured: nodes of the maps are about half full,
+/// and one of them has room for eleven entries, which a directory with one does not use.
+const ENTRY_BYTES: usize = 144;
+const DIRECTORY_BYTES: usize = 704;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -27,17 +27,23 @@ impl Node {
 
 /// A directory below which something is remembered. It stays what it is until something takes its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Directory(usize);
+pub(crate) struct Directory(u32);
+
+impl Directory {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 const ROOT: Directory = Directory(0);
 
 #[derive(Debug)]
-struct Child {
-    node: Option<Node>,
-    below: Option<Directory>,
+pub(crate) struct Child {
+    pub(crate) node: Option<Node>,
+    pub(crate) below: Option<Directory>,
 }
 
-type Children = BTreeMap<Box<[u8]>, Child>;
+pub(crate) type Children = BTreeMap<Box<[u8]>, Child>;
 
 /// Nodes by directory and name. Directories lie in a list, so that no depth of theirs is one of calls.
 #[derive(Debug)]
@@ -73,11 +79,15 @@ impl Tree {
     }
 
     pub(crate) fn get(&self, directory: Directory, name: &[u8]) -> Option<&Node> {
-        self.directories[directory.0].get(name)?.node.as_ref()
+        self.directories[directory.index()].get(name)?.node.as_ref()
+    }
+
+    pub(crate) fn holds(&self, directory: Directory, name: &[u8]) -> bool {
+        self.directories[directory.index()].contains_key(name)
     }
 
     pub(crate) fn below(&self, directory: Directory, name: &[u8]) -> Option<Directory> {
-        self.directories[directory.0].get(name)?.below
+        self.directories[directory.index()].get(name)?.below
     }
 
     /// The directory of a key, for what shall be remembered below it.
@@ -91,10 +101,10 @@ impl Tree {
         }
         let made = self.free.pop().unwrap_or_else(|| {
             self.directories.push(Children::new());
-            Directory(self.directories.len() - 1)
+            Directory((self.directories.len() - 1) as u32)
         });
         self.held_bytes += DIRECTORY_BYTES;
-        let children = &mut self.directories[directory.0];
+        let children = &mut self.directories[directory.index()];
         if let Some(child) = children.get_mut(name) {
             child.below = Some(made);
         } else {
@@ -106,7 +116,7 @@ impl Tree {
 
     /// Sets, or forgets, the node of a name; forgets what is below it unless it `keeps` that.
     pub(crate) fn put(&mut self, directory: Directory, name: &[u8], node: Option<Node>, keeps: bool) {
-        let children = &mut self.directories[directory.0];
+        let children = &mut self.directories[directory.index()];
         let Some(child) = children.get_mut(name) else {
             if node.is_some() {
                 self.held_bytes += ENTRY_BYTES + name.len() + target_bytes(node.as_ref());
@@ -127,7 +137,7 @@ impl Tree {
 
     /// Forgets all that is below a directory.
     pub(crate) fn remove_below(&mut self, directory: Directory) {
-        let children = std::mem::take(&mut self.directories[directory.0]);
+        let children = self.take_children(directory);
         let below: Vec<Directory> = children.iter().filter_map(|(name, child)| self.drop_child(name, child)).collect();
         self.drop_directories(below);
     }
@@ -137,7 +147,7 @@ impl Tree {
         while let Some(directory) = pending.pop() {
             self.free.push(directory);
             self.held_bytes -= DIRECTORY_BYTES;
-            let children = std::mem::take(&mut self.directories[directory.0]);
+            let children = self.take_children(directory);
             pending.extend(children.iter().filter_map(|(name, child)| self.drop_child(name, child)));
         }
     }
@@ -156,10 +166,10 @@ impl Tree {
             *self = upper;
             return;
         }
-        self.root = upper.root.or(self.root.take());
+        self.root = upper.root.take().or(self.root.take());
         let mut pending = vec![(ROOT, ROOT)];
         while let Some((from, to)) = pending.pop() {
-            for (name, child) in std::mem::take(&mut upper.directories[from.0]) {
+            for (name, child) in upper.take_children(from) {
                 if child.node.is_some() {
                     self.put(to, &name, child.node, true);
                 }
@@ -170,50 +180,12 @@ impl Tree {
         }
     }
 
-    /// What is not root's, in order of the paths' bytes.
-    pub(crate) fn into_owners(mut self) -> Vec<Owner> {
-        let mut owners = Vec::new();
-        if let Some(Node { uid, gid, .. }) = self.root.take().filter(Node::is_remembered) {
-            owners.push(Owner { path: b"/".to_vec(), uid, gid });
-        }
-        let mut pending = self.items(b"/", ROOT);
-        while let Some((path, item)) = pending.pop() {
-            match item {
-                Item::Owned(uid, gid) => owners.push(Owner { path, uid, gid }),
-                Item::Directory(directory) => pending.append(&mut self.items(&path, directory)),
-            }
-        }
-        owners
+    pub(crate) fn take_children(&mut self, directory: Directory) -> Children {
+        std::mem::take(&mut self.directories[directory.index()])
     }
-
-    /// What is in a directory whose path ends in a slash, the last first.
-    fn items(&mut self, path: &[u8], directory: Directory) -> Vec<(Vec<u8>, Item)> {
-        let children = std::mem::take(&mut self.directories[directory.0]);
-        let mut items = Vec::with_capacity(children.len());
-        let mut is_sorted = true;
-        for (name, child) in children.into_iter().filter(|(name, _)| !is_metadata(name)) {
-            if let Some(Node { uid, gid, .. }) = child.node.filter(|node| node.uid != 0 || node.gid != 0) {
-                items.push(([path, &name].concat(), Item::Owned(uid, gid)));
-            }
-            if let Some(below) = child.below {
-                // Names that go on with less than a slash stand between a directory and what is in it.
-                items.push(([path, &name, b"/"].concat(), Item::Directory(below)));
-                is_sorted = false;
-            }
-        }
-        if !is_sorted {
-            items.sort_by(|left, right| left.0.cmp(&right.0));
-        }
-        items.reverse();
-        items
-    }
-}
-
-enum Item {
-    Owned(u32, u32),
-    Directory(Directory),
 }
 
 fn target_bytes(node: Option<&Node>) -> usize {
-    node.and_then(|node| node.target.as_ref()).map_or(0, |target| target.len())
+    const ALLOCATION_BYTES: usize = 24;
+    node.and_then(|node| node.target.as_ref()).map_or(0, |target| target.len() + ALLOCATION_BYTES)
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{fault, manifest, owners, Tar};
-use platoon_layers::Fault;
+use platoon_layers::{Fault, OwnerManifest};
 
 #[test]
 fn test_u32_whiteouts_act_on_lower_layers_in_any_order() {
@@ -56,6 +56,28 @@ fn an_opaque_root_hides_all_but_the_root() {
     let lower = Tar::new().dir("./", 9, 9).file("a", 1, 1).dir("b", 1, 1).file("b/c", 1, 1);
     let upper = Tar::new().file("d", 2, 2).file(".wh..wh..opq", 0, 0);
     assert_eq!(owners(&[lower, upper]), "9 9 /\n2 2 /d\n");
+}
+
+#[test]
+fn a_whiteout_takes_a_name_and_not_what_shares_its_inode() {
+    let lower = Tar::new().file("a", 1, 1).hard("b", "a").symlink("s", "d").file("d/x", 2, 2);
+    let nothing = Tar::new().file(".wh.never", 0, 0).file("nowhere/.wh.x", 0, 0).file("nowhere/.wh..wh..opq", 0, 0);
+    assert_eq!(owners(&[lower.clone(), nothing]), "1 1 /a\n1 1 /b\n2 2 /d/x\n");
+    assert_eq!(owners(&[lower.clone(), Tar::new().file(".wh.a", 0, 0)]), "1 1 /b\n2 2 /d/x\n");
+    assert_eq!(
+        owners(&[lower.clone(), Tar::new().file(".wh.s", 0, 0).file("s/y", 3, 3)]),
+        "1 1 /a\n1 1 /b\n2 2 /d/x\n3 3 /s/y\n"
+    );
+    assert_eq!(owners(&[lower.clone(), Tar::new().file("s/.wh..wh..opq", 0, 0)]), "1 1 /a\n1 1 /b\n");
+    assert_eq!(owners(&[lower, Tar::new().hard(".wh.b", "a").symlink(".wh.d", "x")]), "1 1 /a\n");
+}
+
+#[test]
+fn of_members_of_one_name_the_last_counts() {
+    let tar =
+        Tar::new().file("f", 1, 1).dir("f", 2, 2).file("f/x", 3, 3).file("f", 4, 4).file("f", 5, 5).file("g", 6, 6);
+    assert_eq!(owners(&[tar.clone().file("./g", 0, 0)]), "5 5 /f\n");
+    assert_eq!(owners(&[tar.dir("f/", 0, 0).dir("/f", 7, 7)]), "7 7 /f\n6 6 /g\n");
 }
 
 #[test]
@@ -178,6 +200,52 @@ fn loops_of_links_are_refused() {
 }
 
 #[test]
+fn what_links_cost_is_bounded() {
+    let too_long = Tar::new().long(b'K', "a/".repeat(2048).as_bytes()).link(b'2', "l", "", 0, 0);
+    assert_eq!(
+        fault(&too_long.end()),
+        (0, Fault::Target { reason: "is longer than 4095 bytes, which no system takes" })
+    );
+    let winding = |links: usize| {
+        let target = |at: usize| "a/../".repeat(800) + &format!("l{}", at + 1);
+        (0..links)
+            .fold(Tar::new(), |tar, at| tar.long(b'K', target(at).as_bytes()).link(b'2', &format!("l{at}"), "", 0, 0))
+    };
+    // Members one after another in one directory find it once, others each by themselves.
+    let run = (0..1000).fold(winding(39), |tar, at| tar.file(&format!("l0/{at}"), 1, 1));
+    assert_eq!(owners(&[run]).lines().count(), 1000);
+    let scattered = (0..1000).fold(winding(39), |tar, at| tar.file(&format!("l0/{at}/f"), 1, 1));
+    assert_eq!(fault(&scattered.end()).1, Fault::LinkNames);
+    let usual = (0..1000).fold(winding(1), |tar, at| tar.file(&format!("l0/{at}/f"), 1, 1));
+    assert_eq!(fault(&usual.clone().end()).1, Fault::LinkNames);
+    let usual =
+        (0..100_000).fold(Tar::new().symlink("lib64", "usr/lib"), |tar, at| tar.file(&format!("lib64/{at}/f"), 0, 0));
+    assert_eq!(owners(&[usual]), "");
+}
+
+#[test]
+fn a_directory_behind_links_moves_where_they_do() {
+    for (change, moved) in [
+        (Tar::new().symlink("l/b", "/c"), "1 1 /a/1\n2 2 /a/2\n"),
+        (Tar::new().symlink("m", "c"), "1 1 /a/1\n2 2 /c/2\n"),
+        (Tar::new().file("l", 0, 0), "1 1 /a/1\n2 2 /l/2\n"),
+    ] {
+        let name = if moved.contains("/c/2") { "m" } else { "l" };
+        let first = Tar::new().symlink("l", "a").symlink("m", "l").file(&format!("{name}/1"), 1, 1);
+        let tar = Tar { bytes: [first.bytes, change.bytes].concat() }.file(&format!("{name}/2"), 2, 2);
+        assert_eq!(owners(&[tar]), moved);
+    }
+    // A link that leads to the directory it is in, and is replaced from there.
+    let tar = Tar::new().symlink("d/l", "../d").file("d/l/1", 1, 1).symlink("d/l/l", "/e").file("d/l/2", 2, 2);
+    assert_eq!(owners(&[tar]), "1 1 /d/1\n2 2 /e/2\n");
+    let tar = Tar::new().symlink("d/l", "../d").file("d/l/1", 1, 1).dir("d/l/l", 3, 3).file("d/l/2", 2, 2);
+    assert_eq!(owners(&[tar]), "1 1 /d/1\n3 3 /d/l\n2 2 /d/l/2\n");
+    let lower = Tar::new().symlink("d/l", "../d").file("d/l/1", 1, 1);
+    let upper = Tar::new().file("d/l/2", 2, 2).file("d/l/.wh.l", 0, 0).file("d/l/3", 3, 3);
+    assert_eq!(owners(&[lower, upper]), "1 1 /d/1\n2 2 /d/2\n3 3 /d/l/3\n");
+}
+
+#[test]
 fn test_u41_names_are_normalised_and_never_climb() {
     let tar =
         Tar::new().symlink("link", "/outside").file("link/evil", 1, 1).file("/abs", 2, 2).file("././/x//./y", 3, 3);
@@ -222,21 +290,20 @@ fn missing_directories_are_roots() {
 
 #[test]
 fn what_no_line_can_hold_is_counted() {
-    use platoon_layers::{owner_manifest, Owner};
-    let owner = |path: &[u8], uid| Owner { path: path.to_vec(), uid, gid: 0 };
-    let manifest = owner_manifest([
-        owner(b"/b\nc", 1),
-        owner(b"/b\rc", 1),
-        owner(b"/a\n", 0),
-        owner(b"/tmp/\n", 1),
-        owner(b"/z", 1),
-        owner(b"/z", 2),
-        owner(b"/y", 1),
-        owner(b"/y", 0),
-    ]);
+    let mut manifest = OwnerManifest::default();
+    for (path, uid, gid) in [
+        (&b"/a\n"[..], 0, 0),
+        (b"/b\nc", 1, 0),
+        (b"/b\rc", 1, 0),
+        (b"/tmp/\n", 1, 0),
+        (b"/y", u32::MAX, 0),
+        (b"/z", 2, 0),
+    ] {
+        manifest.push(path, uid, gid);
+    }
     assert_eq!(
         (manifest.bytes.as_slice(), manifest.count, manifest.unrepresentable),
-        (&b"# platoon-owners-v1\n2 0 /z\n"[..], 1, 2)
+        (&b"# platoon-owners-v1\n2 0 /z\n"[..], 1, 3)
     );
 }
 

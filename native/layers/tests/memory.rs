@@ -5,17 +5,11 @@ mod common;
 use std::fs::File;
 use std::io::Write;
 
-use common::Tar;
-use platoon_layers::{layer_owners, Layer, Limits, Members};
+use common::{peak_kib, Tar};
+use platoon_layers::{layer_manifest, Layer, Limits, Members};
 
 const MEMBERS: usize = 200_000;
 const ALLOWED_KIB: u64 = 24 * 1024;
-
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
-    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("kibibytes")
-}
 
 #[test]
 fn test_u44_memory_is_independent_of_members() {
@@ -36,7 +30,7 @@ fn test_u44_memory_is_independent_of_members() {
 
     let before = peak_kib();
     let layer = Layer::file(&path);
-    assert_eq!(layer_owners(&[layer], &Limits::default()).expect("reads").len(), MEMBERS / 1000);
+    assert_eq!(layer_manifest(&[layer], &Limits::default()).expect("reads").count, MEMBERS / 1000);
     let grown = peak_kib() - before;
     assert!(grown < ALLOWED_KIB, "{grown} KiB");
 }
@@ -45,13 +39,13 @@ fn test_u44_memory_is_independent_of_members() {
 fn what_is_remembered_is_bounded() {
     let (lower, upper) =
         (Tar::new().file("a", 1, 1).file("b", 1, 1).end(), Tar::new().symlink("c", &"t".repeat(90)).end());
-    let limits = Limits { held_bytes: 200, ..Limits::default() };
+    let limits = Limits { held_bytes: 400, ..Limits::default() };
     let mut rootfs = platoon_layers::Rootfs::new(&limits);
     rootfs.apply(&mut Members::of_bytes(&Layer::file("lower"), &lower, &limits).expect("opens")).expect("fits");
     let error = rootfs
         .apply(&mut Members::of_bytes(&Layer::file("upper"), &upper, &limits).expect("opens"))
         .expect_err("refused");
-    assert_eq!(error.to_string(), "upper: more than 200 bytes of paths that are not root's");
+    assert_eq!(error.to_string(), "upper: more than 400 bytes of memory for paths that are not root's");
     let limits = Limits { path_bytes: 20, ..Limits::default() };
     for tar in [
         Tar::new().file(&"n/".repeat(10), 1, 1),
@@ -61,5 +55,26 @@ fn what_is_remembered_is_bounded() {
         let mut rootfs = platoon_layers::Rootfs::new(&limits);
         let error = rootfs.apply(&mut Members::of_bytes(&Layer::file("long"), &bytes, &limits).expect("opens"));
         assert!(error.expect_err("refused").to_string().contains("the name "), "too long");
+    }
+}
+
+#[test]
+fn what_is_reported_is_bounded() {
+    // A short name through a link stands for a long path.
+    let start = Tar::new().symlink("l", "a/long/way/down/there");
+    let tar = (0..20).fold(start, |tar, at| tar.file(&format!("l/{at:02}"), 1, 1)).end();
+    let written = 20 * "/a/long/way/down/there/00".len() as u64;
+    for (reported_bytes, is_refused) in [(written - 1, true), (written, false)] {
+        let limits = Limits { reported_bytes, ..Limits::default() };
+        let mut rootfs = platoon_layers::Rootfs::new(&limits);
+        rootfs.apply(&mut Members::of_bytes(&Layer::file("far"), &tar, &limits).expect("opens")).expect("is well");
+        match rootfs.into_manifest() {
+            Ok(manifest) => assert!(!is_refused && manifest.count == 20),
+            Err(error) => {
+                assert!(is_refused);
+                let expected = format!("far: more than {reported_bytes} bytes of paths to report that are not root's");
+                assert_eq!(error.to_string(), expected);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{gzip, written, Header, Tar};
-use platoon_layers::{layer_owners, saved_files, Inside, Layer, LayersError, Limits, SavedFile};
+use platoon_layers::{layer_manifest, saved_files, Inside, Layer, LayersError, Limits, SavedFile};
 
 const ID: &str = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945";
 
@@ -37,8 +37,8 @@ fn a_layer_is_read_where_it_lies() {
         let SavedFile { offset, size_bytes, .. } = files[0];
         assert_eq!((size_bytes, files[0].target.is_none()), (stored.len() as u64, true));
         let inside = |offset, size_bytes| Some(Inside { name: "the/layer".into(), offset, size_bytes });
-        let owners = |inside| layer_owners(&[Layer { inside, ..Layer::file(&path) }], &Limits::default());
-        assert_eq!(owners(inside(offset, size_bytes)).expect("reads").len(), 1);
+        let owners = |inside| layer_manifest(&[Layer { inside, ..Layer::file(&path) }], &Limits::default());
+        assert_eq!(owners(inside(offset, size_bytes)).expect("reads").count, 1);
         // A byte less, and one that the file does not hold.
         let shown = path.join("the/layer").display().to_string();
         for part in [inside(offset, 100), inside(offset, u64::MAX), inside(u64::MAX, 1)] {

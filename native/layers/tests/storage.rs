@@ -3,7 +3,7 @@
 mod common;
 
 use common::{gzip, gzip_member, written, zstd, Tar};
-use platoon_layers::{layer_owners, Compression, Layer, LayersError, Limits, Members};
+use platoon_layers::{layer_manifest, Compression, Layer, LayersError, Limits, Members};
 use sha2::{Digest, Sha256};
 
 fn sha256(bytes: &[u8]) -> String {
@@ -184,12 +184,12 @@ fn files_are_read_and_their_data_passed_over() {
             Layer::file(&path),
             Layer { digest: Some(sha256(&bytes)), diff_id: Some(sha256(&tar)), ..Layer::file(&path) },
         ] {
-            let owners = layer_owners(&[layer], &Limits::default()).expect("reads");
-            assert_eq!(owners.len(), 2);
+            let owners = layer_manifest(&[layer], &Limits::default()).expect("reads");
+            assert_eq!(owners.count, 2);
         }
     }
     let (_directory, path) = written(&tar[..1 << 20]);
-    let error = layer_owners(&[Layer::file(&path)], &Limits::default()).expect_err("cut");
+    let error = layer_manifest(&[Layer::file(&path)], &Limits::default()).expect_err("cut");
     assert!(error.to_string().contains("entry \"large\" at byte 512: ends"), "{error}");
 }
 
@@ -199,10 +199,11 @@ fn what_is_no_file_is_not_read() {
     let fifo = directory.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
     for path in [directory.path(), fifo.as_path(), std::path::Path::new("/dev/zero")] {
-        let error = layer_owners(&[Layer::file(path)], &Limits::default()).expect_err("refused");
+        let error = layer_manifest(&[Layer::file(path)], &Limits::default()).expect_err("refused");
         assert!(matches!(error, LayersError::NotAFile { .. }), "{error}");
     }
-    let error = layer_owners(&[Layer::file(directory.path().join("absent"))], &Limits::default()).expect_err("refused");
+    let error =
+        layer_manifest(&[Layer::file(directory.path().join("absent"))], &Limits::default()).expect_err("refused");
     assert!(matches!(error, LayersError::Io { .. }), "{error}");
 }
 
@@ -213,6 +214,6 @@ fn data_that_a_plain_file_lacks_is_told_without_reading_the_rest() {
     let (_directory, path) = written(&header.close());
     // A hole of a terabyte would take minutes to read.
     std::fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(1 << 40)).expect("a hole");
-    let error = layer_owners(&[Layer::file(&path)], &Limits::default()).expect_err("refused").to_string();
+    let error = layer_manifest(&[Layer::file(&path)], &Limits::default()).expect_err("refused").to_string();
     assert!(error.ends_with("entry \"large\" at byte 512: ends 512 bytes too early in its data"), "{error}");
 }

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use platoon_layers::{owner_manifest, Inside, Layer, Limits, Owner, OwnerManifest, SavedFile};
-use platoon_squash::ImageFile;
+use platoon_layers::{Inside, Layer, Limits, OwnerManifest, SavedFile};
+use platoon_squash::Source;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::detach::detached;
-use crate::errors::{layers_error, squash_error};
+use crate::errors::layers_error;
+use crate::squash::{with_image, Columns};
 
 /// A layer as Python gives it: place, media type, size in bytes, digest, diff_id.
 type GivenLayer = (Place, Option<String>, Option<u64>, Option<String>, Option<String>);
@@ -45,7 +46,7 @@ pub(crate) fn layer_owners(py: Python<'_>, layers: Vec<GivenLayer>) -> PyResult<
             Layer { path, inside, media_type, size_bytes, digest, diff_id }
         })
         .collect();
-    let read = || platoon_layers::layer_owners(&layers, &Limits::default()).map(owner_manifest);
+    let read = || platoon_layers::layer_manifest(&layers, &Limits::default());
     Ok(give_manifest(py, detached(py, layers_error, read)?))
 }
 
@@ -62,11 +63,6 @@ pub(crate) fn saved_files(py: Python<'_>, path: PathBuf) -> PyResult<Option<Vec<
 /// The owner manifest of the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
 #[pyfunction]
 pub(crate) fn image_owners(py: Python<'_>, path: PathBuf) -> PyResult<GivenManifest<'_>> {
-    let manifest = detached(py, squash_error, || {
-        let image = ImageFile::open(&path)?;
-        let owners = platoon_squash::owners(&platoon_squash::root_file_system(&image.source())?)?;
-        let owners = owners.into_iter().map(|platoon_squash::Owner { path, uid, gid }| Owner { path, uid, gid });
-        Ok(owner_manifest(owners))
-    })?;
-    Ok(give_manifest(py, manifest))
+    let read = |image: &Source| Ok(Columns::read(&platoon_squash::root_file_system(image)?)?.into_manifest());
+    Ok(give_manifest(py, with_image(py, &path, read)?))
 }

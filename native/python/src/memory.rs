@@ -40,12 +40,16 @@ mod forward {
         }
     }
 
-    /// Asks for large pages for the whole pages of an allocation. A kernel without them refuses, which is fine.
+    /// Asks for large pages. A kernel without them refuses, which is fine.
+    ///
+    /// The page that the allocation begins in is asked for with it: a mapping of which a part has another advice is two to the kernel,
+    /// which then cannot grow it in place, and growing would copy all.
     fn advised(pointer: *mut u8, size: usize) -> *mut u8 {
         if size >= LARGE_BYTES && !pointer.is_null() {
-            let skipped = pointer.align_offset(PAGE_BYTES);
-            // SAFETY: the range lies within an allocation that the caller is about to own; the advice changes none of its bytes.
-            let _ = unsafe { madvise(pointer.wrapping_add(skipped).cast(), size - skipped, Advice::LinuxHugepage) };
+            let before = pointer.addr() % PAGE_BYTES;
+            // SAFETY: every page of the range holds a byte of an allocation that the caller is about to own, so all are mapped; the
+            // advice changes no byte of them.
+            let _ = unsafe { madvise(pointer.wrapping_sub(before).cast(), size + before, Advice::LinuxHugepage) };
         }
         pointer
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use platoon_layers::OwnerManifest;
 use platoon_squash::sif::ObjectKind;
 use platoon_squash::{ImageFile, Limits, Source, SquashError};
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use crate::errors::squash_error;
 
 /// What a walk met, in columns.
 #[derive(Default)]
-struct Columns {
+pub(crate) struct Columns {
     paths: Vec<u8>,
     ends: Vec<u64>,
     uids: Vec<u32>,
@@ -23,7 +24,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn read(image: &Source) -> Result<Self, SquashError> {
+    pub(crate) fn read(image: &Source) -> Result<Self, SquashError> {
         let mut columns = Self::default();
         platoon_squash::visit_owners(image, &Limits::default(), |path, uid, gid| {
             columns.paths.extend_from_slice(path);
@@ -32,6 +33,22 @@ impl Columns {
             columns.gids.push(gid);
         })?;
         Ok(columns)
+    }
+
+    fn path(&self, number: usize) -> &[u8] {
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        &self.paths[start..self.ends[number] as usize]
+    }
+
+    /// The same in order of the paths' bytes.
+    pub(crate) fn into_manifest(self) -> OwnerManifest {
+        let mut order: Vec<usize> = (0..self.ends.len()).collect();
+        order.sort_unstable_by(|&left, &right| self.path(left).cmp(self.path(right)));
+        let mut manifest = OwnerManifest::default();
+        for number in order {
+            manifest.push(self.path(number), self.uids[number], self.gids[number]);
+        }
+        manifest
     }
 
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
@@ -44,7 +61,7 @@ impl Columns {
     }
 }
 
-fn with_image<T: Send>(
+pub(crate) fn with_image<T: Send>(
     py: Python<'_>,
     path: &Path,
     work: impl FnOnce(&Source) -> Result<T, SquashError> + Send,

@@ -38,7 +38,7 @@ impl Default for Limits {
             depth: 1024,
             path_bytes: 65_535,
             entries: 1 << 24,
-            reported_bytes: 1 << 29,
+            reported_bytes: 256 << 20,
             cached_blocks: CACHED_BLOCKS,
         }
     }

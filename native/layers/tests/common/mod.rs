@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use platoon_layers::{owner_manifest, Fault, Layer, LayersError, Limits, Members, Rootfs};
+use platoon_layers::{Fault, Layer, LayersError, Limits, Members, Rootfs};
 
 pub const BLOCK: usize = 512;
 
@@ -140,7 +140,7 @@ pub fn manifest(layers: &[&[u8]]) -> Result<String, LayersError> {
         let layer = Layer::file(format!("layer{index}"));
         rootfs.apply(&mut Members::of_bytes(&layer, bytes, &limits)?)?;
     }
-    let bytes = owner_manifest(rootfs.into_owners()).bytes;
+    let bytes = rootfs.into_manifest()?.bytes;
     let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
     Ok(text.strip_prefix("# platoon-owners-v1\n").expect("begins with its rule").to_owned())
 }
@@ -192,4 +192,11 @@ pub fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let path = directory.path().join("layer");
     std::fs::File::create(&path).and_then(|mut file| file.write_all(bytes)).expect("file");
     (directory, path)
+}
+
+/// What this process used at most so far.
+pub fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
+    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("kibibytes")
 }
