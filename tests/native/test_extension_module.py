@@ -97,7 +97,7 @@ def test_system_errors_keep_errno_and_path(tmp_path: Path, name: str, code: int,
         (np.zeros(1, ">f8"), _native.DataError, "weights: >f8"),
         (np.zeros(2)[::2], None, ""),
         (np.zeros(4)[::2], _native.ShapeError, "weights: not contiguous"),
-        (np.frombuffer(bytes(17), np.uint8)[1:9].view("f8"), _native.ShapeError, "weights"),
+        (np.frombuffer(bytes(17), np.uint8)[1:9].view("f8"), _native.ShapeError, "weights: not aligned"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_by_name(values: Any, error: type[Exception] | None, text: str) -> None:

@@ -105,6 +105,15 @@ def test_labels_are_summed_up() -> None:
     assert summary.bands.tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 0, 1]]
 
 
+def test_a_drawn_rate_is_a_number() -> None:
+    for alpha, beta in ((5e-324, 5e-324), (5e-324, 1e300), (1e300, 5e-324), (1e-310, 1e-310)):
+        seen = statistics.Posteriors(np.array([alpha]), np.array([beta]), np.ones(1))
+        draw = statistics.thompson_draw(seen, np.ones(1, np.bool_), group_size=4, key=bytes(16))
+        assert draw is not None and 0.0 <= draw.rate <= 1.0 and 0.0 <= draw.score <= 1.0
+        outlook = statistics.outlook(seen, group_size=4)
+        assert 0.0 <= outlook.pass_at_N[0] <= 1.0 and 0.0 <= outlook.informative_at_N[0] <= 1.0
+
+
 def test_what_does_not_fit_is_refused() -> None:
     none = statistics.Evidence.none(2)
     one = np.ones(1, np.uint32)

@@ -1,6 +1,8 @@
 //! Typed arrays in and out.
 
-use numpy::{Element, PyArray1, PyArrayMethods};
+use std::any::TypeId;
+
+use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use platoon_rows::{Block, OwnedBlock, Side};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,7 +18,7 @@ pub(crate) struct Column<'py, T: Element> {
     array: Array<'py, T>,
 }
 
-impl<'py, T: Element> Column<'py, T> {
+impl<'py, T: Element + 'static> Column<'py, T> {
     /// Refuses anything but an array of this dtype and one dimension.
     pub(crate) fn read(name: &'static str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let Ok(array) = object.cast::<PyArray1<T>>() else {
@@ -37,9 +39,29 @@ impl<'py, T: Element> Column<'py, T> {
         reason = "the numpy crate counts borrows among Rust users alone, in a table that takes longer than reading a small array"
     )]
     pub(crate) fn slice(&self) -> PyResult<&[T]> {
+        if !self.array.is_contiguous() {
+            return Err(ShapeError::new_err(format!("{}: not contiguous", self.name)));
+        }
+        if TypeId::of::<T>() == TypeId::of::<bool>() {
+            self.check_bools()?;
+        }
         // SAFETY: the array is held, and nothing here gives out a writable view of what Python lends. Python may write to an array
         // that a kernel reads without the lock, as it may under a counted borrow: callers pass arrays that are written no more.
-        unsafe { self.array.as_slice() }.map_err(|_| ShapeError::new_err(format!("{}: not contiguous", self.name)))
+        unsafe { self.array.as_slice() }.map_err(|_| ShapeError::new_err(format!("{}: not aligned", self.name)))
+    }
+
+    /// A bool of numpy's may be any byte, where one of Rust's is 0 or 1; of every other dtype here all bytes are values.
+    #[allow(unsafe_code, reason = "what is not known to be a bool must be looked at as bytes")]
+    fn check_bools(&self) -> PyResult<()> {
+        // SAFETY: the array is held and contiguous, and its entries are of one byte, which any pointer is aligned for.
+        let bytes = unsafe { std::slice::from_raw_parts(self.array.data().cast::<u8>(), self.array.len()) };
+        // Without a way out at the first of them, which is several times as fast.
+        if bytes.iter().fold(0, |all, byte| all | byte) <= 1 {
+            return Ok(());
+        }
+        let index = bytes.iter().position(|&byte| byte > 1).unwrap_or_default();
+        let message = format!("{}[{index}] is the byte {}: a bool is 0 or 1", self.name, bytes[index]);
+        Err(DataError::new_err(message))
     }
 }
 
@@ -142,7 +164,10 @@ pub(crate) struct BlockColumns<'py> {
 
 impl<'py> BlockColumns<'py> {
     pub(crate) fn read(block: &Bound<'py, PyAny>) -> PyResult<Self> {
-        fn column<'py, T: Element>(block: &Bound<'py, PyAny>, name: &'static str) -> PyResult<Column<'py, T>> {
+        fn column<'py, T: Element + 'static>(
+            block: &Bound<'py, PyAny>,
+            name: &'static str,
+        ) -> PyResult<Column<'py, T>> {
             Column::read(name, &block.getattr(name)?)
         }
         Ok(Self {

@@ -141,7 +141,8 @@ pub fn outlook(alpha: &[f64], beta: &[f64], size: u32) -> Result<Outlook, RowsEr
             all_pass *= (alpha + f64::from(member)) / tried;
         }
         out.pass_at.push(1.0 - all_fail);
-        out.informative_at.push(1.0 - all_fail - all_pass);
+        // Rounding may leave a little less than nothing.
+        out.informative_at.push((1.0 - all_fail - all_pass).max(0.0));
         out.band.push(band(alpha / (alpha + beta)));
     }
     Ok(out)

@@ -40,7 +40,8 @@ pub fn thompson_draw(
     }
     let sample = |task: usize| {
         let rate = beta_sample(alpha[task], beta[task], &mut Stream::new(key, task as u64 + 1));
-        ThompsonDraw { task, rate, score: 1.0 - power(rate, group_size) - power(1.0 - rate, group_size) }
+        let score = (1.0 - power(rate, group_size) - power(1.0 - rate, group_size)).max(0.0);
+        ThompsonDraw { task, rate, score }
     };
     Ok(eligible.into_iter().map(sample).reduce(|best, next| if next.score > best.score { next } else { best }))
 }
@@ -56,7 +57,12 @@ fn choose(tasks: &mut Vec<usize>, count: usize, key: [u64; 2]) {
     tasks.sort_unstable();
 }
 
+/// Of parameters that are both so small, the rate is 0 or 1 but for their ratio, and logarithms of their samples leave the numbers.
+const SMALLEST_PARAMETER: f64 = 1e-290;
+
 fn beta_sample(alpha: f64, beta: f64, stream: &mut Stream) -> f64 {
+    let scale = (SMALLEST_PARAMETER / alpha.max(beta)).max(1.0);
+    let (alpha, beta) = (alpha * scale, beta * scale);
     let (passes, failures) = (gamma_sample_ln(alpha, stream), gamma_sample_ln(beta, stream));
     1.0 / (1.0 + libm::exp(failures - passes))
 }
@@ -118,6 +124,18 @@ mod tests {
             let variance = expected * (1.0 - expected) / (alpha + beta + 1.0);
             assert!((mean - expected).abs() < 5.0 * (variance / count as f64).sqrt(), "{alpha} {beta}: {mean}");
             assert!((spread / variance - 1.0).abs() < 0.05, "{alpha} {beta}: {spread}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_a_number_whatever_the_parameters_are() {
+        let parameters = [5e-324, 1e-310, 1e-290, 1e-5, 1.0, 1e300, f64::MAX];
+        for (alpha, beta) in parameters.iter().flat_map(|&alpha| parameters.map(|beta| (alpha, beta))) {
+            let rates = (0..100).map(|index| beta_sample(alpha, beta, &mut Stream::new([index, 7], 1)));
+            let sum: f64 = rates.inspect(|rate| assert!((0.0..=1.0).contains(rate), "{alpha} {beta}: {rate}")).sum();
+            if alpha == beta {
+                assert!((25.0..75.0).contains(&sum), "{alpha}: {sum}");
+            }
         }
     }
 
