@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 Make = Callable[[Path], object]
 # What no small input reaches, by the limit that keeps it away.
-UNREACHED = {("layers", "Limit"): "terabytes of tar, or gigabytes of paths"}
+UNREACHED = {("layers", "Limit"): "terabytes of tar, or half a gigabyte of memory"}
 
 
 def squashfs(**changes: tuple[str, int, int]) -> Make:
@@ -87,6 +87,7 @@ STALE = (np.zeros(1, np.int64), np.array([3], np.uint16), np.zeros(1, np.uint32)
 PAIRS: dict[tuple[str, str], tuple[Make, type[Exception], str]] = {
     ("digest", "Io"): (lambda place: _native.content_hash(place / "absent"), FileNotFoundError, "absent"),
     ("digest", "NotAFile"): (_native.sha256_file, DataError, "not a regular file"),
+    ("digest", "NotWithin"): (lambda place: _native.tree_files(place, ["../x"]), DataError, r'"../x" is no relative path'),
     ("digest", "Changed"): (lambda _: _native.git_blob_sha1("/proc/self/status"), DataError, "changed while it was read"),
     ("digest", "EscapingLink"): (task(lambda place: (place / "tests/x").symlink_to("/etc")), DataError, "tests/x: a link to"),
     ("digest", "LinkedDirectory"): (task(lambda place: (place / "steps").symlink_to("tests")), UnsupportedError, "steps: a link"),
@@ -102,6 +103,11 @@ PAIRS: dict[tuple[str, str], tuple[Make, type[Exception], str]] = {
         task(lambda place: (place / "tests" / Path(*["d"] * 300)).mkdir(parents=True)),
         UnsupportedError,
         "deeper than 256",
+    ),
+    ("digest", "Limit"): (
+        task(lambda place: (place / ".gitignore").write_bytes(bytes(300_000))),
+        UnsupportedError,
+        ".gitignore: 300000 bytes of patterns, where at most 262144",
     ),
     ("digest", "Pattern"): (lambda _: _native.is_ignored("a\n!", "a"), DataError, "line 2"),
     ("rows", "Length"): (scale([]), ShapeError, "weights: 0 entries where 1"),
@@ -133,6 +139,11 @@ PAIRS: dict[tuple[str, str], tuple[Make, type[Exception], str]] = {
     ),
     ("layers", "Compressed"): (layer(b"\x1f\x8b\x08\0" + bytes(600)), DataError, "gzip at byte"),
     ("layers", "Size"): (layer(tar(), size=1), DataError, "where the manifest says 1"),
+    ("layers", "OutOfFile"): (
+        lambda _: _native.layer_owners([((__file__, "x", 2**64 - 1, 5), None, None, None, None)]),
+        DataError,
+        "5 bytes at byte 18446744073709551615 do not fit in a file of",
+    ),
     ("layers", "Digest"): (layer(tar(), digest=f"sha256:{'0' * 64}"), DataError, "where sha256:000"),
     ("layers", "Tar"): (layer(b"x" * 1024), DataError, "tar at byte 0"),
     ("layers", "Entry"): (layer(tar(size_bytes=600)[:1024]), DataError, 'entry "entry" at byte 512'),

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::file::{hex, write_hex, Sha256Bytes};
 use crate::hasher::Hasher;
-use crate::ignore::IgnoreRules;
+use crate::ignore::{self, check_limit, IgnoreRules};
 use crate::tree::{self, Entries, Root};
 use crate::walk::{walk, Found, Kept, Place, Visit};
 use crate::DigestError;
@@ -182,11 +182,14 @@ pub(crate) fn candidates(root: &Root) -> Result<Entries, DigestError> {
 /// The patterns that decide which candidates enter, and the text of the file they stand in, if there is one.
 pub(crate) fn read_rules(root: &Root) -> Result<(IgnoreRules, Option<Vec<u8>>), DigestError> {
     let path = root.name(IGNORE_FILE);
-    let Some(mut file) = root.open_file(IGNORE_FILE.as_ref())? else {
+    let Some(file) = root.open_file(IGNORE_FILE.as_ref())? else {
         return Ok((IgnoreRules::default_rules(), None));
     };
+    let failed = |error| DigestError::io(&path, error);
+    let size_bytes = file.metadata().map_err(failed)?.len();
+    check_limit(&path, "bytes of patterns", size_bytes, ignore::FILE_BYTES)?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| DigestError::io(&path, error))?;
+    file.take(ignore::FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     match std::str::from_utf8(&bytes) {
         Ok(text) => IgnoreRules::parse(text, &path).map(|rules| (rules, Some(bytes))),
         Err(error) => Err(DigestError::TextNotUtf8 { path, offset: error.valid_up_to() }),

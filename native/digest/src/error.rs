@@ -10,6 +10,9 @@ pub enum DigestError {
     #[error("{}: not a regular file", path.display())]
     NotAFile { path: PathBuf },
 
+    #[error("{}: {given:?} is no relative path to something within it", path.display())]
+    NotWithin { path: PathBuf, given: String },
+
     #[error("{}: changed while it was read", path.display())]
     Changed { path: PathBuf },
 
@@ -33,6 +36,9 @@ pub enum DigestError {
 
     #[error("{}: deeper than {limit} directories", path.display())]
     TooDeep { path: PathBuf, limit: usize },
+
+    #[error("{}: {found} {what}, where at most {limit} are read", path.display())]
+    Limit { path: PathBuf, what: &'static str, found: u64, limit: u64 },
 
     #[error("{}: line {line}: pattern {pattern:?} {reason}", path.display())]
     Pattern { path: PathBuf, line: usize, pattern: String, reason: &'static str },

@@ -85,8 +85,8 @@ impl Root {
 
     /// Opens the regular file that a path names which should name one; what is none is an error, as is a path out of the root.
     pub(crate) fn open_named(&self, relative: &str) -> Result<File, DigestError> {
-        if relative.is_empty() || relative.starts_with('/') || relative.contains('\0') {
-            return Err(DigestError::NotAFile { path: self.name(relative) });
+        if !is_within(relative) {
+            return Err(DigestError::NotWithin { path: self.path.clone(), given: relative.to_owned() });
         }
         self.open_file(relative.as_ref())?.ok_or_else(|| DigestError::NotAFile { path: self.name(relative) })
     }
@@ -139,6 +139,23 @@ impl Root {
         }
         Ok(None)
     }
+}
+
+/// True for a relative path that says something and does not climb out of where it starts.
+fn is_within(relative: &str) -> bool {
+    let mut depth = 0i64;
+    let mut climbs = |component| {
+        depth += match component {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        depth < 0
+    };
+    !relative.is_empty()
+        && !relative.starts_with('/')
+        && !relative.contains('\0')
+        && !relative.split('/').any(&mut climbs)
 }
 
 /// Components last first. A trailing slash asks for a directory, which a final `.` keeps.

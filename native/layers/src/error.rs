@@ -24,6 +24,9 @@ pub enum LayersError {
     #[error("{}: {got} bytes, where the manifest says {expected}", path.display())]
     Size { path: PathBuf, got: u64, expected: u64 },
 
+    #[error("{}: {size_bytes} bytes at byte {offset} do not fit in a file of {file_bytes}", path.display())]
+    OutOfFile { path: PathBuf, offset: u64, size_bytes: u64, file_bytes: u64 },
+
     #[error("{}: the {what} is {got}, where {expected} is expected", path.display())]
     Digest { path: PathBuf, what: &'static str, got: String, expected: String },
 

@@ -45,11 +45,11 @@ impl<'a> Raw<'a> {
         let Some(Inside { name, offset, size_bytes: part_bytes }) = &layer.inside else {
             return Ok(Self::new(path, Box::new(file), size_bytes));
         };
-        let part = Part::new(file, *offset, *part_bytes).map_err(failed)?;
-        let got = size_bytes.saturating_sub(*offset).min(*part_bytes);
-        if got < *part_bytes {
-            return Err(LayersError::Size { path: path.join(name), got, expected: *part_bytes });
+        if offset.checked_add(*part_bytes).is_none_or(|end| end > size_bytes) {
+            let (path, offset, file_bytes) = (path.join(name), *offset, size_bytes);
+            return Err(LayersError::OutOfFile { path, offset, size_bytes: *part_bytes, file_bytes });
         }
+        let part = Part::new(file, *offset, *part_bytes).map_err(failed)?;
         Ok(Self::new(&path.join(name), Box::new(part), *part_bytes))
     }
 

@@ -19,15 +19,17 @@ pub(crate) fn digest_error(error: DigestError) -> PyErr {
     match error {
         DigestError::Io { path, source } => os_error(path, &source),
         DigestError::NotAFile { .. }
+        | DigestError::NotWithin { .. }
         | DigestError::Changed { .. }
         | DigestError::EscapingLink { .. }
         | DigestError::LinkToNoFile { .. }
         | DigestError::LinkedPlace { .. }
         | DigestError::TextNotUtf8 { .. }
         | DigestError::Pattern { .. } => DataError::new_err(error.to_string()),
-        DigestError::LinkedDirectory { .. } | DigestError::NameNotUtf8 { .. } | DigestError::TooDeep { .. } => {
-            UnsupportedError::new_err(error.to_string())
-        }
+        DigestError::LinkedDirectory { .. }
+        | DigestError::NameNotUtf8 { .. }
+        | DigestError::TooDeep { .. }
+        | DigestError::Limit { .. } => UnsupportedError::new_err(error.to_string()),
     }
 }
 
@@ -48,6 +50,7 @@ pub(crate) fn layers_error(error: LayersError) -> PyErr {
             UnsupportedError::new_err(error.to_string())
         }
         LayersError::NotAFile { .. }
+        | LayersError::OutOfFile { .. }
         | LayersError::MediaType { .. }
         | LayersError::Compressed { .. }
         | LayersError::Size { .. }

@@ -14,6 +14,12 @@ use pattern::Pattern;
 /// Used when a task has no `.gitignore`.
 const DEFAULT_PATTERNS: &str = "__pycache__/\n*.pyc\n.DS_Store\n*.swp\n*.swo\n*~\n";
 
+/// An ignore file of more bytes, or of more patterns, is refused: each file of a task is held against all of them.
+pub(crate) const FILE_BYTES: u64 = 256 << 10;
+const PATTERNS: usize = 10_000;
+/// As much of a broken pattern is shown.
+const SHOWN_CHARACTERS: usize = 100;
+
 /// An ordered list of patterns.
 #[derive(Debug)]
 pub struct IgnoreRules {
@@ -28,6 +34,7 @@ impl IgnoreRules {
 
     /// Reads the text of an ignore file; `path` names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, DigestError> {
+        check_limit(path, "bytes of patterns", text.len() as u64, FILE_BYTES)?;
         let mut patterns = Vec::new();
         for (index, line) in split_lines(text).enumerate() {
             match Pattern::parse(line) {
@@ -37,12 +44,13 @@ impl IgnoreRules {
                     return Err(DigestError::Pattern {
                         path: path.into(),
                         line: index + 1,
-                        pattern: line.to_owned(),
+                        pattern: line.chars().take(SHOWN_CHARACTERS).collect(),
                         reason,
                     })
                 }
             }
         }
+        check_limit(path, "patterns", patterns.len() as u64, PATTERNS as u64)?;
         Ok(Self { patterns })
     }
 
@@ -50,6 +58,14 @@ impl IgnoreRules {
     pub fn is_ignored(&self, path: &str) -> bool {
         self.patterns.iter().rev().find(|pattern| pattern.matches(path)).is_some_and(|pattern| !pattern.is_negated)
     }
+}
+
+/// Refuses more of something than is read of an ignore file.
+pub(crate) fn check_limit(path: &Path, what: &'static str, found: u64, limit: u64) -> Result<(), DigestError> {
+    if found > limit {
+        return Err(DigestError::Limit { path: path.into(), what, found, limit });
+    }
+    Ok(())
 }
 
 /// Lines as Python's `str.splitlines` cuts them, since that is how the packager reads the file.
@@ -146,6 +162,35 @@ mod tests {
             let error = IgnoreRules::parse(text, Path::new(".gitignore")).expect_err("refused");
             assert!(matches!(error, DigestError::Pattern { line: found, .. } if found == line), "{error}");
         }
+    }
+
+    #[test]
+    fn limits_are_told_with_what_was_found() {
+        for (text, expected) in [
+            ("a".repeat(262_145), ".gitignore: 262145 bytes of patterns, where at most 262144 are read"),
+            ("a\n".repeat(10_001), ".gitignore: 10001 patterns, where at most 10000 are read"),
+        ] {
+            let error = IgnoreRules::parse(&text, Path::new(".gitignore")).expect_err("refused");
+            assert_eq!(error.to_string(), expected);
+        }
+        assert!(rules(&"#\n".repeat(20_000)).patterns.is_empty());
+        let broken = IgnoreRules::parse(&("é".repeat(10_000) + "\\"), Path::new(".gitignore")).expect_err("refused");
+        assert!(broken.to_string().len() < 300, "{broken}");
+    }
+
+    #[test]
+    fn a_long_line_is_read_as_a_short_one() {
+        // Each of these took time by the square of its length.
+        let long = 262_144 / 2;
+        assert!(rules(&"[a".repeat(long)).is_ignored(&"[a".repeat(long)));
+        assert!(rules(&"[!".repeat(long)).is_ignored(&"[!".repeat(long)));
+        assert!(rules(&"a".repeat(2 * long)).is_ignored(&"a".repeat(2 * long)));
+        assert!(rules(&"*".repeat(2 * long)).is_ignored("abc"));
+        assert!(!rules(&"?*".repeat(long)).is_ignored("abc"));
+        assert!(!rules(&"*a".repeat(long)).is_ignored("abc"));
+        assert!(!rules(&"\0".repeat(2 * long)).is_ignored("a"));
+        // A class that is closed behind one that is not is none; a pair that is.
+        assert!(rules("[a[b]c").is_ignored("bc") && rules("[]x[]y").is_ignored("xy"));
     }
 
     #[test]

@@ -154,20 +154,24 @@ impl StateSet {
 /// The longest run of literal steps that no path can go round.
 fn needed_text(program: &[Step]) -> String {
     let (mut longest, mut run) = (String::new(), String::new());
+    let mut end = |run: &mut String| {
+        if run.len() > longest.len() {
+            std::mem::swap(run, &mut longest);
+        }
+        run.clear();
+    };
     let mut steps = program.iter();
     while let Some(step) = steps.next() {
         match step {
             Step::Literal(character) => run.push(*character),
             Step::Optional(count) => {
-                run.clear();
+                end(&mut run);
                 steps.by_ref().take(*count).for_each(drop);
             }
-            _ => run.clear(),
-        }
-        if run.len() > longest.len() {
-            longest.clone_from(&run);
+            _ => end(&mut run),
         }
     }
+    end(&mut run);
     longest
 }
 
@@ -234,6 +238,8 @@ fn normal_segments(text: &str) -> Result<Vec<&str>, &'static str> {
 fn compile_segment(segment: &str, program: &mut Vec<Step>) -> Result<(), &'static str> {
     let characters: Vec<char> = segment.chars().collect();
     let mut index = 0;
+    // Where one class is not closed, none behind it is.
+    let mut may_close = true;
     while index < characters.len() {
         let character = characters[index];
         index += 1;
@@ -243,15 +249,20 @@ fn compile_segment(segment: &str, program: &mut Vec<Step>) -> Result<(), &'stati
                 index += 1;
                 Step::Literal(*escaped)
             }
+            // One star after another says nothing more.
+            '*' if matches!(program.last(), Some(Step::ManyNotSlash)) => continue,
             '*' => Step::ManyNotSlash,
             '?' => Step::NotSlash,
-            '[' => match class_end(&characters, index) {
+            '[' if may_close => match class_end(&characters, index) {
                 Some(end) => {
                     let step = parse_class(&characters[index..end])?;
                     index = end + 1;
                     step
                 }
-                None => Step::Literal('['),
+                None => {
+                    may_close = false;
+                    Step::Literal('[')
+                }
             },
             other => Step::Literal(other),
         };
