@@ -147,6 +147,7 @@ impl Reader {
     ) -> std::io::Result<u64> {
         let mut total = 0u64;
         loop {
+            platoon_interrupt::check()?;
             match file.read(&mut self.buffer) {
                 Ok(0) => return Ok(total),
                 Ok(count) => {

@@ -75,6 +75,7 @@ impl Hasher {
             return Err(ErrorKind::InvalidInput.into());
         }
         loop {
+            platoon_interrupt::check()?;
             match read_at(file, &mut self.buffer, size_bytes)? {
                 0 => return Ok(size_bytes),
                 count => {

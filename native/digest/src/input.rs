@@ -63,6 +63,7 @@ pub fn digest_of(mut source: impl Read) -> io::Result<Sha256Bytes> {
 }
 
 fn read_some(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    platoon_interrupt::check()?;
     loop {
         match source.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -2,12 +2,20 @@
 //!
 //! No thread is there before `Queue::run` or after it, and none is in a child that is forked between calls.
 
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use platoon_interrupt::Stop;
+
+/// As long may a thread that waits for others take to see that all should stop.
+const WAIT: Duration = Duration::from_millis(50);
 
 /// Tasks that wait, the last left first.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
+    stop: Stop,
 }
 
 struct State<T> {
@@ -26,13 +34,17 @@ pub(crate) struct Taker<'a, T> {
 
 impl<T: Send> Queue<T> {
     pub(crate) fn new(tasks: Vec<T>) -> Self {
-        Self { state: Mutex::new(State { tasks, busy: 0, is_broken: false }), changed: Condvar::new() }
+        Self {
+            state: Mutex::new(State { tasks, busy: 0, is_broken: false }),
+            changed: Condvar::new(),
+            stop: Stop::default(),
+        }
     }
 
     /// Calls `work` on up to `threads` threads, this one among them, and returns when all have ended. A system that gives fewer threads
-    /// has fewer that work.
-    pub(crate) fn run(&self, threads: usize, work: impl Fn(Taker<'_, T>) + Sync) {
-        let work = || work(Taker { queue: self, is_busy: false });
+    /// has fewer that work. An error where they were stopped: not every task was done then.
+    pub(crate) fn run(&self, threads: usize, work: impl Fn(Taker<'_, T>) + Sync) -> io::Result<()> {
+        let work = || self.stop.share(|| work(Taker { queue: self, is_busy: false }));
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
@@ -41,6 +53,7 @@ impl<T: Send> Queue<T> {
             }
             work();
         });
+        self.stop.share(platoon_interrupt::check)
     }
 }
 
@@ -66,7 +79,10 @@ impl<T> Taker<'_, T> {
             if state.busy == 0 {
                 return None;
             }
-            state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.queue.changed.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner).0;
+            if platoon_interrupt::check().is_err() {
+                return None;
+            }
         }
     }
 }
@@ -94,7 +110,7 @@ mod tests {
         for threads in [1, 2, 5] {
             let done = Mutex::new(Vec::new());
             let queue = Queue::new(vec![(1u32, 8u32)]);
-            queue.run(threads, |mut tasks| {
+            let ran = queue.run(threads, |mut tasks| {
                 let mut left = Vec::new();
                 while let Some((name, depth)) = tasks.next(&mut left) {
                     lock(&done).push(name);
@@ -103,6 +119,7 @@ mod tests {
                     }
                 }
             });
+            ran.expect("is not stopped");
             let mut done = done.into_inner().expect("whole");
             done.sort_unstable();
             assert_eq!(done, (1..512).collect::<Vec<_>>());
@@ -113,7 +130,7 @@ mod tests {
     fn a_panic_ends_all_and_is_passed_on() {
         let queue = Queue::new(vec![1, 2, 3, 4, 5, 6]);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            queue.run(3, |mut tasks| {
+            let _ = queue.run(3, |mut tasks| {
                 while let Some(task) = tasks.next(&mut Vec::new()) {
                     assert!(task != 3, "three");
                 }

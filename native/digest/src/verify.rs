@@ -46,18 +46,19 @@ impl fmt::Display for Difference {
 }
 
 /// What is wrong with each task, `None` where nothing is, in the order of `tasks`. How many threads there are changes nothing else.
-pub fn verify_tasks(tasks: &[ExpectedTask], threads: usize) -> Vec<Option<Difference>> {
+pub fn verify_tasks(tasks: &[ExpectedTask], threads: usize) -> Result<Vec<Option<Difference>>, DigestError> {
     if threads <= 1 || tasks.len() <= 1 {
-        return tasks.iter().map(|task| verify(task, threads)).collect();
+        return Ok(tasks.iter().map(|task| verify(task, threads)).collect());
     }
     let found = Mutex::new(tasks.iter().map(|_| None).collect::<Vec<_>>());
-    Queue::new((0..tasks.len()).collect()).run(threads.min(tasks.len()), |mut indexes| {
+    let ran = Queue::new((0..tasks.len()).collect()).run(threads.min(tasks.len()), |mut indexes| {
         while let Some(index) = indexes.next(&mut Vec::new()) {
             let difference = verify(&tasks[index], 1);
             lock(&found)[index] = difference;
         }
     });
-    found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    ran.map_err(|error| DigestError::io(&tasks[0].path, error))?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn verify(task: &ExpectedTask, threads: usize) -> Option<Difference> {

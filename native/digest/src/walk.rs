@@ -146,13 +146,14 @@ pub(crate) fn walk<V: Visit>(
     }
     walk.gather(hand);
     if !left.is_empty() {
-        Queue::new(left).run(threads, |mut tasks| {
+        let ran = Queue::new(left).run(threads, |mut tasks| {
             let (mut hand, mut left) = (Hand::new(visit), Vec::new());
             while let Some(task) = tasks.next(&mut left) {
                 walk.run(task, &mut hand, &mut left);
             }
             walk.gather(hand);
         });
+        ran.map_err(|error| DigestError::io(root.name(""), error))?;
     }
     walk.finish()
 }
@@ -227,6 +228,10 @@ impl<V: Visit> Walk<'_, V> {
         let base = path.len();
         for index in range.start..range.end.min(entries.len()) {
             path.truncate(base);
+            if let Err(error) = platoon_interrupt::check() {
+                let shown = self.root.name(&path);
+                return Err((path, DigestError::io(shown, error)));
+            }
             if *files == STRETCH {
                 left.push(Task::Files { directory, entries, range: index..range.end, path, depth });
                 return Ok(());

@@ -144,6 +144,7 @@ impl<'a> Raw<'a> {
 
     /// Fills `target`, or the buffer, by as many reads as that takes.
     fn read_whole(&mut self, target: Option<&mut [u8]>) -> Result<usize, LayersError> {
+        platoon_interrupt::check().map_err(|error| LayersError::io(&self.path, error))?;
         let target = target.unwrap_or(&mut self.buffer);
         let mut filled = 0;
         while filled < target.len() {

@@ -146,6 +146,7 @@ impl<'a> Window<'a> {
     pub(crate) fn rest(&mut self) -> Result<&[u8], LayersError> {
         if self.position == self.filled {
             let Self { raw, decoder, buffer, .. } = self;
+            platoon_interrupt::check().map_err(|error| LayersError::io(raw.path(), error))?;
             self.filled = match decoder {
                 Decoder::Plain => raw.read_into(buffer)?,
                 Decoder::Gzip(gzip) => gzip.fill(raw, buffer)?,

@@ -1,8 +1,8 @@
 //! `platoon._native`: the Python face of the crates beside this one.
 //!
 //! Functions take contiguous typed arrays and give arrays, strings or dicts of arrays; `platoon.rows` and `platoon.artifacts` turn them into
-//! rich types. Nothing here calls back into Python, keeps state between calls, or leaves a thread behind. The signatures stand in
-//! `platoon/_native.pyi`, which a test compares with the module.
+//! rich types. Nothing here calls back into Python but for the handlers of signals, keeps state between calls, or leaves a thread behind.
+//! The signatures stand in `platoon/_native.pyi`, which a test compares with the module.
 
 mod arrays;
 mod blocks;
@@ -71,6 +71,7 @@ mod _native {
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         threads::remember_process();
+        platoon_interrupt::set_hook(detach::is_interrupted);
         Ok(())
     }
 

@@ -60,7 +60,7 @@ pub(crate) fn verify_tasks(
 ) -> PyResult<Vec<Option<String>>> {
     let threads = threads_or_default(threads);
     let tasks: Vec<ExpectedTask> = tasks.into_iter().map(expected_task).collect::<PyResult<_>>()?;
-    let differences = detached(py, digest_error, || Ok(platoon_digest::verify_tasks(&tasks, threads)))?;
+    let differences = detached(py, digest_error, || platoon_digest::verify_tasks(&tasks, threads))?;
     Ok(differences.into_iter().map(|found| found.map(|difference| difference.to_string())).collect())
 }
 

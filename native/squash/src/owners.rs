@@ -17,6 +17,8 @@ pub struct Owner {
     pub gid: u32,
 }
 
+const ENTRIES_A_CHECK: u64 = 512;
+
 /// What an image may ask for at most; one that asks for more is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -143,6 +145,10 @@ impl Walk<'_> {
             return Err(self.directories.damaged(&frame.cursor, Fault::Name { name, rule }));
         }
         self.entries += 1;
+        if self.entries % ENTRIES_A_CHECK == 0 {
+            let failed = |source| SquashError::Io { path: self.image.path().into(), source };
+            platoon_interrupt::check().map_err(failed)?;
+        }
         if self.entries > self.limits.entries {
             return Err(self.limit("entries", self.limits.entries));
         }

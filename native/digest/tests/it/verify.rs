@@ -42,7 +42,11 @@ fn the_first_difference_of_each_task_is_named() {
         change(root.path());
     }
     let told = |rows: &[ExpectedTask], threads| -> Vec<Option<String>> {
-        verify_tasks(rows, threads).into_iter().map(|found| found.map(|difference| difference.to_string())).collect()
+        verify_tasks(rows, threads)
+            .expect("is not stopped")
+            .into_iter()
+            .map(|found| found.map(|difference| difference.to_string()))
+            .collect()
     };
     let found = told(&rows, 1);
     assert_eq!(told(&rows, 3), found);
@@ -52,5 +56,5 @@ fn the_first_difference_of_each_task_is_named() {
     }
     let found = told(&bare, 2);
     assert!(found[1].as_ref().is_some_and(|text| text.contains("its content hash is sha256:")), "{found:?}");
-    assert!(verify_tasks(&[], 4).is_empty());
+    assert!(verify_tasks(&[], 4).expect("is not stopped").is_empty());
 }
