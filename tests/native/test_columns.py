@@ -15,6 +15,7 @@ from platoon._native import DataError
 pytestmark = pytest.mark.unit
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
+FLOATS = np.ones(2, np.float32)
 
 
 def bytes_as_bools(*values: int) -> Bools:
@@ -28,12 +29,12 @@ def bytes_as_bools(*values: int) -> Bools:
         ("is_peer", lambda bools: _native.baselines([np.zeros(2, np.int64)], np.ones(2), bools, False)),
         ("has_tokens", lambda bools: _native.surviving_starts(np.ones(2, np.uint8), bools, np.ones(2, np.bool_))),
         ("is_kept", lambda bools: _native.surviving_starts(np.ones(2, np.uint8), np.ones(2, np.bool_), bools)),
-        ("is_trained", lambda bools: _native.training_metrics(*[np.ones(2, np.float32)] * 2, bools, None)),
+        ("is_trained", lambda bools: _native.training_metrics(FLOATS, FLOATS, bools, None)),
         ("is_eligible", lambda bools: _native.thompson_draw(np.ones(2), np.ones(2), bools, 1, 1, bytes(16))),
         (
             "is_trained",
             lambda bools: _native.assemble(
-                np.ones(2, np.uint32), *[np.ones(2, np.float32)] * 2, bools, np.array([0, 2]), np.zeros(1, np.int64), 1.0
+                np.ones(2, np.uint32), FLOATS, FLOATS, bools, np.array([0, 2]), np.zeros(1, np.int64), 1.0
             ),
         ),
     ],
