@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from platoon.envs.harbor.compose import RULE
 from platoon.envs.harbor.compose.health import CONDITIONS
 from platoon.envs.harbor.compose.ports import RANGE_LIMIT
-from platoon.envs.harbor.compose.security import PLATFORM, ROOTLESS
+from platoon.envs.harbor.compose.security import ROOTLESS
 from platoon.envs.harbor.compose.subset import SUBSET, Rule
 from platoon.envs.harbor.compose.variables import LOG_DIRECTORIES
+from platoon.images.image_reference import PLATFORM
 
 PAGE = "docs/reference/compose.md"
 

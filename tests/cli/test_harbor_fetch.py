@@ -185,6 +185,23 @@ def test_lock_check_names_the_first_entry_that_differs(tmp_path: Path, run: Run,
     assert {path: path.read_bytes() for path in (tmp_path / "cache/harbor/locks").rglob("*.json")} == before
 
 
+def test_lock_check_of_a_lock_that_was_edited(tmp_path: Path, run: Run) -> None:
+    """Also where what was edited is read by nobody, or given twice."""
+    Repository(tmp_path / "data").task("a")
+    config = write(tmp_path / "c.yaml", {"dataset": "data", "lock": "my.lock.json"})
+    assert run("harbor", "lock", config)[0] == exits.DONE
+    text = (tmp_path / "my.lock.json").read_text()
+    (tmp_path / "my.lock.json").write_text(text.replace('"path":"tasks/', '"path":"../../../../etc/'))
+    code, out, _ = run("harbor", "lock", config, "--check")
+    assert code == exits.FAILED
+    assert out.startswith('e0: task a: path: locked "../../../../etc/')
+    row = text.splitlines()[-3]
+    (tmp_path / "my.lock.json").write_text(text.replace(row, f"{row},\n{row}"))
+    code, _, told = run("harbor", "lock", config, "--check")
+    assert code == exits.CONFIG
+    assert "lists task a twice" in told
+
+
 def test_verify_hashes_the_cache_again(tmp_path: Path, run: Run) -> None:
     for name in ("a", "b", "c"):
         Repository(tmp_path / "data").task(name, {"instruction.md": f"Do {name}.\n"})

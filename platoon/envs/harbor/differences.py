@@ -43,7 +43,8 @@ def first_difference(locked: bytes, now: HarborLock) -> LockDifference | None:
             return LockDifference(name, *found)
     others = sorted(key for key in old.keys() | new.keys() if key not in (*HEAD_KEYS, "plans", "tasks"))
     for key in (*HEAD_KEYS, *others, "plans"):
-        if (found := _first(*({key: value[key]} if key in value else {} for value in (old, new)))) is not None:
+        sides = [{key: value[key]} if key in value else {} for value in (old, new)]
+        if (found := _first(sides[0], sides[1])) is not None:
             return LockDifference(None, *found)
     # The same values, written otherwise: a row or key twice, another order or form.
     lines = zip_longest(locked.split(b"\n"), made.split(b"\n"))

@@ -30,8 +30,8 @@ STEP_NAME_LIMIT_BYTES = 255
 MOST_UNREAD = 20
 SHOWN_KEY_CHARACTERS = 60
 
-# Read by nobody but the dataset's own.
-FREE = frozenset({"metadata"})
+# Tables of texts, whose keys are no settings.
+MAPPINGS = frozenset({"env", "headers"})
 
 USER_CHARACTERS = 64
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}\$?(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,62})?")
@@ -84,7 +84,7 @@ class _Table(BaseModel):
     def _without_nul(cls, value: Any) -> Any:
         """No path, argument, variable or file that a sandbox gets may hold a NUL."""
         if isinstance(value, dict):
-            bad = [key for key, item in value.items() if key in cls.model_fields and key not in FREE and _has_nul(item)]
+            bad = [key for key, item in value.items() if key in cls.model_fields and _has_nul(item, within=key in MAPPINGS)]
             if bad:
                 raise problems_error([Problem("holds a NUL character", key=key) for key in bad])
         return value
@@ -347,12 +347,10 @@ class TaskToml(_Table):
         return self
 
 
-def _has_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, list):
-        return any(isinstance(item, str) and "\0" in item for item in value)
-    return isinstance(value, dict) and any("\0" in key or (isinstance(item, str) and "\0" in item) for key, item in value.items())
+def _has_nul(value: Any, *, within: bool) -> bool:
+    """Whether a text, a text of a list, or one of a mapping has a NUL. within: a mapping is looked into."""
+    texts = value if isinstance(value, list) else (*value, *value.values()) if within and isinstance(value, dict) else [value]
+    return any(isinstance(text, str) and "\0" in text for text in texts)
 
 
 def unread(toml: TaskToml) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,13 @@ import pytest
 
 from platoon import exits
 from platoon.envs.harbor.answers import inputs_digest
+from platoon.envs.harbor.compose import plan_task
+from platoon.envs.harbor.differences import first_difference
 from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, check_cached, publish_task
+from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, PlatoonError
 from platoon.host.processes import this_process
@@ -254,7 +259,7 @@ def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> N
         ({"tasks": "none.txt"}, "none.txt: cannot be read"),
         ({"select": {"kind": 1}}, "select.kind: no task has this field"),
         ({"select": {"name": "x*"}}, "select: no task is selected"),
-        ({"index": [{"metadata": ["list"]}]}, "metadata.list is no scalar"),
+        *(({"index": [{"metadata": [name]}]}, f"metadata.{name} is no scalar") for name in ("list", "nan", "inf", "large")),
         ({"index": ["gone.json"]}, "data/gone.json: cannot be read"),
         ({"index": ["../x.json"]}, "must stay inside the dataset"),
         ({"dataset": "nowhere"}, "nowhere: no such directory"),
@@ -262,7 +267,7 @@ def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> N
     ],
 )
 def test_what_cannot_be_selected(make_task: MakeTask, tmp_path: Path, cache: HarborCache, more: dict[str, Any], words: str) -> None:
-    make_task("t", {"task.toml": "[metadata]\nlist = [1]\n"}, tmp_path / "data")
+    make_task("t", {"task.toml": "[metadata]\nlist = [1]\nnan = nan\ninf = -inf\nlarge = 1e999\n"}, tmp_path / "data")
     (tmp_path / "empty").mkdir()
     (tmp_path / "unknown.txt").write_text("nobody\n")
     with pytest.raises(ConfigError) as caught:
@@ -344,6 +349,45 @@ def test_fetches_of_one_dataset_take_turns(make_task: MakeTask, tmp_path: Path, 
     assert not list(cache.staging.iterdir())
 
 
+def test_one_task_never_stops_the_others(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even one over which planning itself fails, or of which it makes what no lock can hold."""
+    make_task("good", root=tmp_path / "data")
+    for name in ("raises", "endless"):
+        make_task(name, {"instruction.md": f"Do {name}.\n"}, tmp_path / "data")
+
+    def planned(toml: Any, directory: Path, **more: Any) -> Any:
+        text = (directory / "instruction.md").read_text()
+        if "raises" in text:
+            raise AssertionError("a fault\nof ours")
+        found = plan_task(toml, directory, **more)
+        return replace(found, image={**found.image, "x": math.inf}) if "endless" in text else found
+
+    monkeypatch.setattr("platoon.envs.harbor.rows.plan_task", planned)
+    found = fetch(options(), tmp_path, cache)
+    rows = found.lock.by_name
+    assert rows["good"].runnable
+    assert rows["raises"].refused == "task_config: planning it failed (AssertionError: a fault\\nof ours)"
+    assert (rows["endless"].refused or "").startswith("task_config: planning it failed (ValueError: ")
+    assert found.warnings["planning failed over it, which is a fault: report it"] == (2, "endless")
+    assert HarborLock.from_bytes(found.lock.to_bytes(), "lock") == found.lock
+
+
+def test_an_overlay_that_no_task_matches_is_warned_of(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_task("t", root=tmp_path / "data")
+    said: list[str] = []
+    for name, match in (("misspelt", "nope = 1"), ("other", "name = 'x*'"), ("used", "name = 't'")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "overlay.toml").write_text(f"compose_host_env = ['A']\n[match]\n{match}\n")
+    tools = FetchTools(cache, say=said.append)
+    fetch(options(overlays=["misspelt", "other", "used"]), tmp_path, cache, tools=tools)
+    assert said == [
+        "warning: data: no task matches the overlay misspelt (no task has match.nope)",
+        "warning: data: no task matches the overlay other",
+    ]
+
+
 def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
     make_dataset(make_task, tmp_path, 2)
     make_task("bad", {"instruction.md": None}, tmp_path / "data")
@@ -360,6 +404,10 @@ def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache
     assert len(caught.value.problems) == 2
 
 
+LOCK = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (LockRow("é", "sha256:" + "0" * 64, "t"),))
+ROW = LOCK.to_bytes().decode().splitlines()[-3]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -369,11 +417,50 @@ def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache
         (lambda text: text.replace("platoon-compose-v1", "other"), "compose_rule: must be platoon-compose-v1, got other"),
         (lambda text: text.replace('"tasks": [', '"tasks": [1,'), "is no lock"),
         (lambda text: "[]", "is no lock"),
+        (lambda text: text.replace(ROW, f"{ROW},\n{ROW}"), "lists task é twice"),
+        (lambda text: text.replace('"refused":null', '"refused":5'), "a value of task é is of another type"),
+        (lambda text: text.replace('"flags":{}', '"flags":[]'), "a value of task é is of another type"),
+        (lambda text: text.replace('"source": {}', '"source": []'), "a key of its head is of another type"),
         (lambda text: "[" * 10_000, "is no lock"),
     ],
 )
 def test_locks_that_cannot_be_read(change: Callable[[str], str], words: str) -> None:
-    lock = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (LockRow("é", "sha256:" + "0" * 64, "t"),))
+    text = change(LOCK.to_bytes().decode())
+    assert text != LOCK.to_bytes().decode()
     with pytest.raises(ConfigError, match="fetch the dataset again") as caught:
-        HarborLock.from_bytes(change(lock.to_bytes().decode()).encode(), "lock")
+        HarborLock.from_bytes(text.encode(), "lock")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ('"path":"tasks/', '"path":"../../../../etc/', 'task é: path: locked "../../../../etc/0'),
+        ('"source_path":"t"', '"source_path":"u"', 'task é: source_path: locked "u", now "t"'),
+        ('"flags":{}', '"flags":{},"more":1', "task é: more: locked 1, now nothing"),
+        ('"dataset": "d"', '"dataset": "e"', 'dataset: locked "e", now "d"'),
+        ('"version": 1', '"version": 1,\n "more": 2', "more: locked 2, now nothing"),
+        ('"plans": {}', '"plans": {"sha256:0": {}}', "plans.sha256:0: locked {}, now nothing"),
+    ],
+)
+def test_every_byte_of_a_lock_counts(before: str, after: str, told: str) -> None:
+    text = LOCK.to_bytes().decode()
+    assert before in text
+    assert str(first_difference(text.replace(before, after).encode(), LOCK)).startswith(told)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(ROW, f"{ROW},\n{ROW}"),
+        lambda text: text.replace('"index":{}', '"index":{},"index":{}'),
+        lambda text: text.replace(" ", ""),
+        lambda text: f"{text}\n",
+        lambda text: text.replace("\n", "\r\n"),
+    ],
+)
+def test_the_same_values_in_another_form_differ(change: Callable[[str], str]) -> None:
+    found = first_difference(change(LOCK.to_bytes().decode()).encode(), LOCK)
+    assert found is not None
+    assert found.key.startswith("line ")
+    assert first_difference(LOCK.to_bytes(), LOCK) is None

@@ -152,6 +152,23 @@ def test_what_a_session_expands_is_bounded() -> None:
         expand_deferred("$A$A", {"A": "x" * 100_000})
 
 
+def test_an_ignore_file_is_not_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / ".dockerignore").open("wb") as file:
+        file.truncate(1 << 34)
+    with pytest.raises(DockerfileError, match=r"\.dockerignore: cannot be read: has more than 262144 bytes"):
+        plan_image(tmp_path, "FROM a\nRUN x\n")
+
+
+def test_many_stages(tmp_path: Path) -> None:
+    with pytest.raises(DockerfileError, match="Dockerfile:1001: has more than 1000 stages"):
+        plan_image(tmp_path, "FROM a\n" * 9000)
+
+
+def test_a_note_shows_no_secret(tmp_path: Path) -> None:
+    text = f"FROM a\nADD https://u:SECRET{'x' * 100}@h/$V /x\n"
+    assert "SECRET" not in str(plan_image(tmp_path, text).to_dict())
+
+
 def test_links_out_of_the_task(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     context = tmp_path / "task"

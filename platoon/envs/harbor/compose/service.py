@@ -105,7 +105,9 @@ def _as_text(value: Text | Host) -> Text:
 
 def _words(key: str, value: Any, draft: Draft, reading: Reading) -> None:
     words = values.command_line(value)
-    draft.plan[key] = () if words is None else words
+    # Null takes away what a layer below gives, and only main's command has one.
+    if words is not None or (key == "command" and draft.role == "main"):
+        draft.plan[key] = words or ()
 
 
 def _working_dir(key: str, value: Any, draft: Draft, reading: Reading) -> None:

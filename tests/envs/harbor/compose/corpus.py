@@ -22,7 +22,10 @@ from platoon.envs.harbor.task_toml import TaskToml
 CORPUS = Path(__file__).with_name("corpus")
 MARK = "#: "
 KEYS = frozenset(
-    {"refused", "kind", "has", "task", "files", "listed", "overlay", "privileges", "host", "oracle", "rejected", "rows", "cases", "crlf"}
+    (
+        *("refused", "rejected", "kind", "has", "task", "files", "listed", "overlay", "privileges", "host", "oracle"),
+        *("rows", "cases", "crlf"),
+    )
 )
 
 

@@ -1,0 +1,1 @@
+FROM u:SECRET@reg.io/x

@@ -1,0 +1,2 @@
+ARG V=
+FROM alpine:$V

@@ -1,0 +1,3 @@
+FROM a
+COPY --from=$X /a /b
+RUN x

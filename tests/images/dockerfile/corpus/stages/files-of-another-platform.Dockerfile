@@ -1,0 +1,3 @@
+FROM --platform=linux/arm64 alpine AS s
+FROM alpine
+COPY --from=s /a /a

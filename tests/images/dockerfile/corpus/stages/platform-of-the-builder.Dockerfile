@@ -1,0 +1,2 @@
+FROM --platform=$TARGETPLATFORM alpine
+RUN x
