@@ -118,7 +118,6 @@ OWN_PARSERS = {
     "artifacts/reading.py",
     "gateway/bodies.py",
     "harness/builtin/platoon_bash/platoon_bash.py",
-    "images/dockerfile/parse.py",
     "local/bases.py",
     "local/launcher.py",
     "local/server.py",
