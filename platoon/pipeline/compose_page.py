@@ -154,6 +154,13 @@ in the texts of the service that declares it.
 """
 
 
+FORM = """
+What compose's own schema refuses is refused too: a null but under `command`, `entrypoint`, `deploy`, and for names that may stand
+alone (`environment`, `labels`, `networks`, `volumes`); one item twice in `depends_on`, `networks` or `security_opt`; `version` and
+`name` that are no text; `network_mode` beside `networks`. Beyond it, a name that a service takes must not be another service's.
+"""
+
+
 def compose_page() -> str:
     """The page's text."""
     parts = [INTRODUCTION, _table(("name", "value"), _variable_rows()), AFTER_VARIABLES, KEYS]
@@ -162,7 +169,7 @@ def compose_page() -> str:
     conditions = ", ".join(f"`{condition}`" for condition in CONDITIONS)
     capabilities = ", ".join(f"`{name}`" for name in sorted(ROOTLESS))
     limits = f"Conditions of `depends_on` are {conditions}. A range has at most {RANGE_LIMIT} ports. Services run `{PLATFORM}`."
-    parts += [f"{limits}\nCapabilities that are no privilege: {capabilities}.", AFTER_KEYS]
+    parts += [f"{limits}\nCapabilities that are no privilege: {capabilities}.", FORM, AFTER_KEYS]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
