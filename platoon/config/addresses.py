@@ -12,7 +12,6 @@ from platoon.config.credentials import holds_userinfo, names_secret
 
 GIT_SCHEMES = ("https", "http", "ssh", "git", "file")
 WEB_SCHEMES = ("https", "http")
-CREDENTIAL_ADVICE = "leave it out and give it to the tool that fetches: git's and the Hub's own logins are used"
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # `user@host:path`, as git writes the address of an SSH server.
@@ -28,7 +27,7 @@ def is_address(text: str) -> bool:
 def check_without_credentials(text: str) -> None:
     """Raises ValueError, whose text is a rule and shows no secret, for a path or address that has a user and password."""
     if holds_userinfo(text):
-        raise ValueError(f"must hold no user or password ({CREDENTIAL_ADVICE})")
+        raise ValueError("must hold no user or password")
 
 
 def check_address(text: str, schemes: tuple[str, ...]) -> None:

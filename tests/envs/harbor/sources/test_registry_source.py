@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from platoon.envs.harbor.fetch import fetch
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.sources.protocol import Recorded
 from platoon.envs.harbor.sources.reference import RegistryReference
-from platoon.envs.harbor.sources.registry_file import HARBOR_REGISTRY, find_dataset, newest
+from platoon.envs.harbor.sources.registry_file import HARBOR_REGISTRY, find_dataset, newest, read_registry
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError
 from tests.envs.harbor.fakes.repositories import Repository
 from tests.envs.harbor.sources.conftest import Fetching
@@ -93,6 +96,17 @@ def test_h022_a_task_at_head_moves(make_repository: MakeRepository, fetching: Fe
     repository.commit()
     assert fetching(options).lock.by_name["a"].origin == {"repo": repository.url, "commit": first}
     assert fetching(options, update=True).lock.by_name["a"].origin != {"repo": repository.url, "commit": first}
+
+
+@pytest.mark.parametrize("item", [5, {}, {"repo": "r", "ref": None}, {"repo": "r", "ref": None, "commit": "--upload-pack=x"}])
+def test_a_lock_that_does_not_say_its_commits(fetching: Fetching, item: Any) -> None:
+    write(fetching.base / "registry.json", {"name": "a", "path": "a", "git_url": "https://host.example/r", "git_commit_id": None})
+    options = HarborOptions.parse({"dataset": "harbor://bench@1.0", "registry": "registry.json"})
+    registry = read_registry(fetching.base / "registry.json", "registry.json")
+    digest = find_dataset(registry, RegistryReference("bench", "1.0"), "registry.json").digest
+    recorded = Recorded(digest, {"repositories": [item]})
+    with pytest.raises(ConfigError, match="does not say which commits"):
+        fetch(options, fetching.base, fetching.cache, tools=fetching.tools, recorded=recorded)
 
 
 def serving(fetching: Fetching, answer: Callable[[httpx.Request], httpx.Response]) -> None:
