@@ -11,7 +11,13 @@ type Found = Vec<(Kind, Vec<u8>, Vec<u8>, u32, u32, u64, u64)>;
 
 fuzz_target!(|data: &[u8]| {
     // Small, so that an input that asks for much is told so soon.
-    let limits = Limits { tar_bytes: 1 << 22, record_bytes: 1 << 12, path_bytes: 1 << 12, held_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits {
+        tar_bytes: 1 << 22,
+        record_bytes: 1 << 12,
+        path_bytes: 1 << 12,
+        held_bytes: 1 << 20,
+        ..Limits::default()
+    };
     let data = with_checksums(data);
     let layer = Layer::file("fuzzed");
     let first = members(&data, &layer, &limits);
