@@ -19,7 +19,7 @@ from platoon.artifacts.publish import WRITABLE, publish_json
 from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
-from platoon.train.checkpoints.saving import KEPT, Cadence
+from platoon.train.checkpoints.saving import Cadence, kept
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.learner import Timeouts
 from platoon.train.policy.service import ServiceAddress, ServiceFactory, TinkerFactory
@@ -90,7 +90,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         try:
             reason = run_loop(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
-            raise PlatoonError(f"run {request.run}: {error}; {KEPT}") from error
+            raise PlatoonError(f"run {request.run}: {error}; {kept(request.run_dir)}") from error
         if reason is not None and lease.loss is not None:
             raise lease.loss
     if reason is not None:
