@@ -181,7 +181,7 @@ def _named(path: Path) -> tuple[ProcessIdentity, str | None] | None:
         return ProcessIdentity.from_dict(value), value.get("job_id")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ValueError("it must hold an object with host, boot_id, pid and start_ticks") from error
 
 
