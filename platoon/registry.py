@@ -12,6 +12,9 @@ from typing import Any
 
 from platoon.errors import ConfigError, Problem
 
+# Of a name, or of `module:Name`: more is a slip, and would be repeated in every message.
+MOST_CHARACTERS = 200
+
 
 def find(kind: str, name: str, built_in: Mapping[str, str], *, key: str) -> Any:
     """What `name` stands for. kind: how a person calls it. built_in: `module:Name` by name. key: of the setting that names it.
@@ -25,6 +28,8 @@ def find(kind: str, name: str, built_in: Mapping[str, str], *, key: str) -> Any:
 
 def name_problem(kind: str, name: str, built_in: Mapping[str, str], *, key: str) -> Problem | None:
     """Why `name` can stand for nothing, None when it has one of the two forms; imports nothing."""
+    if (problem := _too_long(kind, name, key)) is not None:
+        return problem
     if ":" in built_in.get(name, name):
         return None
     known = ", ".join(sorted(built_in))
@@ -36,8 +41,16 @@ def name_problem(kind: str, name: str, built_in: Mapping[str, str], *, key: str)
 
 def load(kind: str, reference: str, *, key: str) -> Any:
     """What `module:Name` names. Raises ConfigError for code that does not import."""
+    if (problem := _too_long(kind, reference, key)) is not None:
+        raise ConfigError(problem)
     module, _, attribute = reference.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # because importing runs the module, which may raise anything
         raise ConfigError(Problem(f"{kind} {reference!r} does not import: {type(error).__name__}: {error}", key=key)) from error
+
+
+def _too_long(kind: str, name: str, key: str) -> Problem | None:
+    if len(name) <= MOST_CHARACTERS:
+        return None
+    return Problem(f"no {kind} has a name of {len(name)} characters: {MOST_CHARACTERS} are the most", key=key)

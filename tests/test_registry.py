@@ -26,6 +26,14 @@ def test_a_name_that_is_none_is_told_with_the_nearest_one() -> None:
         registry.find("table", "orderd", BUILT_IN, key="table")
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "module:" + "x" * 5000])
+def test_a_name_that_is_far_too_long_is_not_repeated(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"table: no table has a name of 50\d\d characters: 200 are the most$"):
+        registry.find("table", name, BUILT_IN, key="table")
+    with pytest.raises(ConfigError, match="200 are the most"):
+        registry.load("table", name, key="table")
+
+
 @pytest.mark.parametrize("reference", ["collections:Missing", "no_such_module:x", "collections:", ":x", "a b:c", "broken_module:x"])
 def test_code_that_does_not_import_is_a_configuration_error(
     reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

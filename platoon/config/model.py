@@ -19,6 +19,8 @@ from pydantic_core import PydanticCustomError
 from platoon.errors import Problem
 
 PROBLEMS_ERROR = "config_problems"
+# Characters: of a longer name nothing is a slip, and the search takes their square.
+MOST_SEARCHED = 100
 
 PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -67,7 +69,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
     names = sorted(known)
-    if close := difflib.get_close_matches(name[:100], names, n=1, cutoff=0.6):
+    if len(name) <= MOST_SEARCHED and (close := difflib.get_close_matches(name, names, n=1, cutoff=0.6)):
         return f"did you mean {close[0]}?"
     return f"known here: {', '.join(names)}" if names else ""
 

@@ -36,10 +36,15 @@ def clip(text: str, characters: int = 60) -> str:
 
 
 def short_path(text: str) -> str:
-    """A path for a message: safe for a terminal, without secrets, and without the middle of one that is far too long."""
+    """A path or a name for a message: safe for a terminal, without secrets, and without the middle of one that is far too long."""
     shown = printable(hide_credentials(text))
     half = MOST_PATH_CHARACTERS // 2
     return shown if len(shown) <= MOST_PATH_CHARACTERS else f"{shown[:half]}…{shown[-half:]}"
+
+
+def quoted(text: str) -> str:
+    """A name in single quotes, as `short_path` shows it."""
+    return f"'{short_path(text)}'"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

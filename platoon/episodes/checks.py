@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from platoon.config.text import quoted
 from platoon.episodes.program import PROGRAMS
 from platoon.episodes.route import Route
 from platoon.errors import ConfigError, Problem
@@ -20,7 +21,7 @@ def route_problems(route: Route) -> Iterator[Problem]:
         yield from error.problems
         return
     if route.program not in PROGRAMS:
-        yield Problem(f"{route.program!r} is none of {', '.join(sorted(PROGRAMS))}", key="program")
+        yield Problem(f"{quoted(route.program)} is none of {', '.join(sorted(PROGRAMS))}", key="program")
     try:
         route.exit_rules  # noqa: B018  because asking is the check
     except ConfigError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from platoon.config.model import nearest
-from platoon.config.text import few
+from platoon.config.text import few, quoted
 from platoon.episodes.checks import route_problems
 from platoon.episodes.result import RolloutResult
 from platoon.episodes.rollout import run_rollout
@@ -63,16 +63,16 @@ def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collect
     if len(holders) == 1:
         return holders[0], name
     if holders:
-        rule = f"task {name!r} is of several entries"
+        rule = f"task {quoted(name)} is of several entries"
         raise ConfigError(Problem(rule, key="--task", advice=f"say {holders[0].label}::{name}"))
     for split, ids in (splits or {}).items():
         if name in ids:
-            rule = f"task {name!r} is of the split {split}"
+            rule = f"task {quoted(name)} is of the split {split}"
             raise ConfigError(Problem(rule, key="--task", advice=f"--split {split} plays it"))
     known = [f"{entry.label}::{task}" if len(entries) > 1 else task for entry in entries for task in entry.tasks]
     near = nearest(name, {*known, *(task for ids in (splits or {}).values() for task in ids)})
     advice = near if near.startswith("did") else f"the split has: {few(sorted(known))}"
-    raise ConfigError(Problem(f"no task is called {name!r}", key="--task", advice=advice))
+    raise ConfigError(Problem(f"no task is called {quoted(name)}", key="--task", advice=advice))
 
 
 async def play(request: AdhocRequest) -> RolloutResult:

@@ -8,12 +8,21 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from platoon.config.model import ConfigModel
+from platoon.config.text import quoted
 from platoon.errors import Problem
 from platoon.sampling.model_spec import ModelSpec
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
-from platoon.train.config_defs.values import AtLeastOne, Concurrency, Count, Finite, PositiveSeconds, ServiceAddressText
+from platoon.train.config_defs.values import (
+    AtLeastOne,
+    Concurrency,
+    Count,
+    Finite,
+    PositiveSeconds,
+    RendererName,
+    ServiceAddressText,
+)
 
 SAMPLE_TIMEOUT_S = 600.0
 
@@ -41,7 +50,7 @@ class InferenceConfig(ConfigModel):
 
     model_name: Annotated[str, Field(min_length=1)]
     """base model, as the training service names it"""
-    renderer_name: Annotated[str, Field(min_length=1)]
+    renderer_name: RendererName
     """what turns messages into tokens: `chat_template` (the model's own), or a renderer of the tinker cookbook"""
     renderer_kwargs: dict[str, Any] = Field(default_factory=dict)
     """settings of the renderer; an unknown one is an error"""
@@ -92,7 +101,7 @@ class EvaluationConfig(ConfigModel):
                 if getattr(entry, key) is None:
                     yield Problem("is required", key=f"environments.{index}.{key}")
             if labels.index(entry.label) != index:
-                yield Problem(f"must be unique, {entry.label!r} is taken", key=f"environments.{index}.name")
+                yield Problem(f"must be unique, {quoted(entry.label)} is taken", key=f"environments.{index}.name")
 
     def model_spec(self) -> ModelSpec:
         own = self.inference

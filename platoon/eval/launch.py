@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon import exits
-from platoon.config.text import counted
+from platoon.config.text import counted, quoted
 from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, open_policy
@@ -68,7 +68,7 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
         [(entry.label, entry.tasks) for entry in request.entries], request.config.inference.workflow.num_rollouts_per_task
     )
     if not plan:
-        raise ConfigError(Problem(f"split {request.config.split!r} lists no task", key="split"))
+        raise ConfigError(Problem(f"split {quoted(request.config.split)} lists no task", key="split"))
     own = request.config.inference
     kept = store.finished(plan, retry_errored=own.retry_errored) if own.resume else {}
     if len(kept) < len(plan):

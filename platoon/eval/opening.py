@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.text import quoted
 from platoon.errors import ConfigError, Problem, ServiceError
 from platoon.host.imports import begin_import
 from platoon.host.threads import in_daemon_thread
@@ -54,7 +55,7 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
 
     name = request.spec.model_name
     if name not in all_bases():
-        rule = f"the embedded service has no base model {name!r}"
+        rule = f"the embedded service has no base model {quoted(name)}"
         raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
     service = start_local_service(request.state_dir, deterministic=request.deterministic, log_path=request.log_path)
     begin_import("tinker")

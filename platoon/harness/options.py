@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from platoon.config.model import nearest
 
 OptionType = Literal["bool", "int", "float", "str"]
 OptionValue = bool | int | float | str
@@ -48,8 +49,7 @@ def resolve_options(declared: Mapping[str, OptionSpec], given: Mapping[str, Any]
     """Defaults with the given values on top, in the order declared. Raises ValueError naming the option."""
     for name in given:
         if name not in declared:
-            near = get_close_matches(name, declared, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has: {', '.join(declared) or 'none'}"
+            hint = nearest(name, declared) or "it has none"
             raise ValueError(f"harness_options.{name}: the spec declares no such option ({hint})")
     resolved = {}
     for name, option in declared.items():

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from platoon import registry
+from platoon.config.model import nearest
+from platoon.config.text import quoted
 from platoon.errors import ConfigError, Problem
 from platoon.harness.api import AgentContext, AgentResult
 from platoon.harness.spec import HarnessSpec, load_spec
@@ -76,9 +77,9 @@ def get_harness(reference: str) -> FunctionHarness | HarnessSpec:
     name, _, version = reference.partition("@")
     found = [key for key in BUILT_IN if key.partition("@")[0] == name and (not version or _matches(key.partition("@")[2], version))]
     if len(found) != 1:
-        near = get_close_matches(reference, [*BUILT_IN, *(key.partition("@")[0] for key in BUILT_IN)], n=1)
-        advice = f"did you mean {near[0]}?" if near else f"there is: {', '.join(sorted(BUILT_IN))}"
-        raise ConfigError(Problem(f"{reference!r} names no harness", key="harness", advice=advice))
+        near = nearest(reference, [*BUILT_IN, *(key.partition("@")[0] for key in BUILT_IN)])
+        advice = near if near.startswith("did") else f"there is: {', '.join(sorted(BUILT_IN))}"
+        raise ConfigError(Problem(f"{quoted(reference)} names no harness", key="harness", advice=advice))
     target = BUILT_IN[found[0]]
     return _import(target) if ":" in target else _built_in_spec(target)
 

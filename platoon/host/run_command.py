@@ -55,7 +55,7 @@ async def run_command(
     ends_with_parent: the kernel kills the program when the thread that started it is gone, however it went.
     """
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.subprocess_exec(
+    start = loop.subprocess_exec(
         lambda: _Command(loop, output_limit_bytes),
         *map(str, argv),
         cwd=cwd,
@@ -66,6 +66,15 @@ async def run_command(
         start_new_session=True,
         preexec_fn=die_with_parent() if ends_with_parent else None,
     )
+    starting = asyncio.ensure_future(start)
+    try:
+        await finish(starting)
+    except asyncio.CancelledError:
+        # A start that is broken off ends the program alone, and then waits for whoever of its children holds the pipes.
+        if starting.exception() is None:
+            await _end(*starting.result())
+        raise
+    transport, protocol = starting.result()
     timed_out = False
     try:
         if on_start is not None:
@@ -76,13 +85,7 @@ async def run_command(
             pipe.close()
         timed_out = not await _done(protocol.exited, timeout_s)
     finally:
-        if not protocol.exited.done():
-            kill_group(transport.get_pid())
-            await finish(protocol.exited)
-        try:
-            await _done(protocol.drained, PIPE_GRACE_S)
-        finally:
-            transport.close()
+        await _end(transport, protocol)
     exit_code = transport.get_returncode()
     assert exit_code is not None
     out, err = protocol.kept[1], protocol.kept[2]
@@ -134,6 +137,17 @@ def kill_group(group: int) -> None:
     """SIGKILL to a process group; a group that is gone is fine."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
+
+
+async def _end(transport: asyncio.SubprocessTransport, protocol: _Command) -> None:
+    """Kills the group of a program that runs still, and gives its pipes up."""
+    if not protocol.exited.done():
+        kill_group(transport.get_pid())
+        await finish(protocol.exited)
+    try:
+        await _done(protocol.drained, PIPE_GRACE_S)
+    finally:
+        transport.close()
 
 
 async def _done(future: asyncio.Future[None], timeout_s: float | None) -> bool:

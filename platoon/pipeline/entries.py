@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from platoon.config.files import named_path
+from platoon.config.text import quoted
 from platoon.core.protocols import EnvironmentService
 from platoon.envs import get_service
 from platoon.envs.harbor.service import HarborService
@@ -82,7 +83,7 @@ async def _entry(inputs: RunInputs, number: int, entry: EnvironmentConfig, split
     tasks = tuple(task for task in tasks if task not in excluded)
     if not tasks:
         raise ConfigError(
-            Problem(f"split {split!r} lists no task", key=f"environments.{number}", advice="add tasks to its dataset")
+            Problem(f"split {quoted(split)} lists no task", key=f"environments.{number}", advice="add tasks to its dataset")
         )
     return EntryTasks(entry, service, tasks)
 

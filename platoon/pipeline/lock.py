@@ -14,7 +14,7 @@ from platoon.artifacts.digests import DataError, file_digest
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.store import Store
 from platoon.config.files import named_path
-from platoon.config.text import printable
+from platoon.config.text import printable, short_path
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.fetch import Fetched
 from platoon.envs.harbor.options import HarborOptions
@@ -203,19 +203,20 @@ def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:
 
 def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
     path = named_path(text, base)
+    shown = short_path(text)
     try:
         found = file_digest(path)
     except (OSError, DataError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(Problem(f"cannot be read: {printable(reason)}", key="trainer_options.data", file=text)) from None
+        raise ConfigError(Problem(f"cannot be read: {printable(reason)}", key="trainer_options.data", file=shown)) from None
     if found.size_bytes == 0:
-        raise ConfigError(Problem("is empty", key="trainer_options.data", file=text))
+        raise ConfigError(Problem("is empty", key="trainer_options.data", file=shown))
     read_conversations({text: path})
     target = chat_path(site, found.digest)
     if not target.is_file() or file_digest(target).digest != found.digest:
         publish_bytes(target, path.read_bytes())
         if file_digest(target).digest != found.digest:
-            raise ConfigError(Problem("changed while it was copied", key="trainer_options.data", file=text))
+            raise ConfigError(Problem("changed while it was copied", key="trainer_options.data", file=shown))
     return {"path": text, "digest": found.digest, "size_bytes": found.size_bytes}
 
 

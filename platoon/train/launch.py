@@ -20,7 +20,7 @@ from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.config.text import counted
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
-from platoon.train.checkpoints.saving import KEPT, Cadence
+from platoon.train.checkpoints.saving import Cadence, kept
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.config_defs.training import StatsConfig
 from platoon.train.policy.learner import Timeouts
@@ -97,7 +97,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
         try:
             reason = run_loop(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
-            raise PlatoonError(f"{request.title}: {error}; {KEPT}") from error
+            raise PlatoonError(f"{request.title}: {error}; {kept(request.run_dir)}") from error
         if reason is not None and lease.loss is not None:
             raise lease.loss
     if reason is not None:

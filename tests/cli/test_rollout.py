@@ -88,6 +88,8 @@ def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
         (": > {}", "error, verifier_no_reward: reward_file_empty: reward.txt is empty"),
         ("echo ten > {}", "error, verifier_no_reward: reward_file_malformed: reward.txt is no number: 'ten'"),
         ("ln -s nowhere {}", "invalid, reward_file_not_regular: reward.txt"),
+        ("kill -9 $PPID; sleep 60; echo 1 > {}", "error, verifier_no_reward: reward_file_missing"),
+        ("kill -9 0", "error, verifier_no_reward: reward_file_missing"),
         ("truncate -s 2G {}", "invalid, reward_file_too_large: reward.txt"),
     ],
 )

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from platoon.host.processes import start_ticks
 from platoon.host.run_command import run_command
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.process
 
@@ -72,6 +74,23 @@ def test_cancellation_returns_after_the_program_is_gone():
 
     with pytest.raises(ProcessLookupError):
         os.kill(asyncio.run(main()), 0)
+
+
+def test_a_start_that_is_cancelled_ends_what_the_program_started_too(tmp_path: Path):
+    """Whoever of its children holds a pipe must not be waited for."""
+
+    async def main() -> None:
+        for delay_s in (0, 0.001, 0.002, 0.003, 0.004, 0.006, 0.01):
+            command = ["sh", "-c", f"sleep 5000 & echo $! >> {tmp_path}/pids; wait"]
+            task = asyncio.create_task(run_command(command))
+            await asyncio.sleep(delay_s)
+            task.cancel()
+            done, _ = await asyncio.wait((task,), timeout=60)
+            assert done and task.cancelled()
+
+    asyncio.run(main())
+    pids = (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []
+    wait_for(lambda: not any(start_ticks(int(pid)) for pid in pids))
 
 
 def test_program_that_is_not_there():

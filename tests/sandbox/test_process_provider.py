@@ -15,7 +15,7 @@ import pytest
 
 from platoon.errors import ConfigError, PlatoonError
 from platoon.sandbox import get_provider, root_refusal, stack_refusal
-from platoon.sandbox.base import Mount, SandboxSpec
+from platoon.sandbox.base import ExecResult, Mount, SandboxSpec
 from platoon.sandbox.process import ProcessProvider, killing
 from tests.sandbox.contract import PROCESS, ProviderContract, running
 
@@ -315,6 +315,46 @@ def test_a_half_made_directory_is_judged_by_its_maker(provider: ProcessProvider)
         os.utime(directory, (time.time() - 5, time.time() - 5))
     assert asyncio.run(provider.reap({"a": "b"})) == 0
     assert not names[dead.pid].exists() and names[os.getpid()].exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["kill -9 $PPID", "kill $PPID", "kill -9 0", "kill -9 $$", "sh -c 'kill -9 $PPID; kill -9 $PPID'", "kill -9 $PPID; sleep 300"],
+)
+def test_a_command_that_kills_what_is_around_it_ends_alone(provider: ProcessProvider, line: str):
+    """In a session of its own, below a parent of its own: whoever started it lives, and so does what an earlier command left."""
+
+    async def scenario(box):
+        other = (await box.exec("sleep 300 >/dev/null 2>&1 & echo $!")).stdout.strip()
+        result = await box.exec(f"(sleep 299 & sleep 298) & {line}", timeout_s=30)
+        assert result.exit_code in (128 + 9, 128 + 15, 0) and not result.timed_out
+        if "PPID" in line and not line.startswith("sh"):
+            assert result.exit_code > 128
+            left = killing.marked(f"{killing.MARKER}={box.paths.fs}")
+            assert [row.pid for row in left] == [int(other)], "what the command started is ended with it"
+        assert running(int(other))
+        assert (await box.exec("echo still here")).stdout == "still here\n"
+
+    play(provider, scenario)
+
+
+def test_the_parent_of_a_command_changes_nothing_that_it_sees(provider: ProcessProvider):
+    async def scenario(box):
+        assert (await box.exec(["echo", "-n", "a"])).stdout == "a", "the program, not the builtin of a shell"
+        assert (await box.exec(["cd", "/"])).exit_code == 127
+        assert (await box.exec("no-such-thing-here")).stderr == "bash: line 1: no-such-thing-here: command not found\n"
+        assert (await box.exec("kill -11 $$")) == ExecResult(128 + 11, "", "")
+        assert (await box.exec("ls /proc/self/fd | wc -l")).stdout == "4\n", "three, and the one that lists them"
+        lines = (await box.exec(["env"], env={"A.B": "x y", "C": "1"})).stdout.splitlines()
+        assert {"A.B=x y", "C=1"} <= set(lines)
+        assert (await box.exec("touch plain; ./plain")).exit_code == 126
+        assert (await box.exec(["./plain"])).exit_code == 126
+        assert (await box.exec(["/app"])).exit_code == 126
+        await box.exec("mkdir bin; printf '#!/bin/sh\\necho found $0' > bin/own; chmod +x bin/own")
+        assert (await box.exec(["own"], env={"PATH": "bin:/usr/bin:/bin"})).stdout == "found bin/own\n"
+        assert (await box.exec("cat", stdin=b"in")).stdout == "in"
+
+    play(provider, scenario)
 
 
 def test_names_that_are_no_provider():

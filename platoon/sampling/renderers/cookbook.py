@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from platoon.config.text import quoted, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.parsers.result import ParsedToolCall, UnparsedCall
@@ -38,16 +39,18 @@ class CookbookRenderer:
         try:
             from tinker_cookbook import renderers, tokenizer_utils
         except ImportError as error:
-            rule = f"{spec.renderer_name!r} is a renderer of tinker-cookbook, which is not installed: {error}"
+            rule = f"{quoted(spec.renderer_name)} is a renderer of tinker-cookbook, which is not installed: {error}"
             raise ConfigError(Problem(rule, key="renderer_name", advice="install platoon[tinker], or use chat_template")) from error
         try:
             loaded = tokenizer_utils.get_tokenizer(tokenizer)
             inner = renderers.get_renderer(spec.renderer_name, loaded, model_name=spec.model_name)
         except Exception as error:  # because the cookbook and transformers raise many classes for a wrong name
-            raise ConfigError(Problem(f"{spec.renderer_name!r} cannot be built: {error}", key="renderer_name")) from error
+            reason = str(error).replace(spec.renderer_name, short_path(spec.renderer_name))
+            raise ConfigError(Problem(f"{quoted(spec.renderer_name)} cannot be built: {reason}", key="renderer_name")) from error
         for name, value in spec.renderer_kwargs.items():
             if not hasattr(inner, name):
-                raise ConfigError(Problem(f"renderer {spec.renderer_name} has no such setting", key=f"renderer_kwargs.{name}"))
+                rule = f"renderer {short_path(spec.renderer_name)} has no such setting"
+                raise ConfigError(Problem(rule, key=f"renderer_kwargs.{name}"))
             setattr(inner, name, value)
         return cls(inner, loaded)
 

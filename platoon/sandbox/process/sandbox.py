@@ -21,11 +21,12 @@ from platoon.host.waiting import finish
 from platoon.sandbox.base import Command, ExecResult, SandboxSnapshot, SandboxSpec
 from platoon.sandbox.process import killing, layout
 from platoon.sandbox.process.path_map import HOME, PathMap
+from platoon.sandbox.process.supervised import supervised
 from platoon.sandbox.relay import LoopbackRelay
 
 EXEC_MARKER = "PLATOON_EXEC"
 HOST_VARIABLES = ("PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
+NOT_FOUND, NOT_EXECUTABLE, SIGNALLED = 127, 126, 128
 
 
 class ProcessSandbox:
@@ -89,16 +90,18 @@ class ProcessSandbox:
 
         result: CommandResult | None = None
         try:
-            result = await run_command(argv, cwd=directory, env=environment, stdin=stdin, timeout_s=timeout_s, on_start=on_start)
+            command = supervised(argv, environment, directory)
+            result = await run_command(command, cwd=directory, env=environment, stdin=stdin, timeout_s=timeout_s, on_start=on_start)
         except OSError as error:
             return self._not_started(error, argv[0], directory)
         finally:
-            if result is None or result.timed_out:
+            if result is None or result.timed_out or result.exit_code < 0:
                 await finish(self._kill_command(mark, started))
             for pid in started:
                 if not killing.group_has_members(pid):
                     self._groups.pop(pid, None)
-        return ExecResult(result.exit_code, *self._output(result), timed_out=result.timed_out)
+        code = result.exit_code if result.exit_code >= 0 else SIGNALLED - result.exit_code
+        return ExecResult(code, *self._output(result), timed_out=result.timed_out)
 
     def as_seen(self, data: bytes) -> bytes:
         """Content of a file with the sandbox's paths as commands print them."""

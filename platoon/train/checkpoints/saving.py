@@ -17,14 +17,20 @@ from typing import Any
 from platoon.artifacts.row_log import append_json_line
 from platoon.errors import PlatoonError, ServiceError
 from platoon.train.checkpoints.participants import Participants, StateWriter
-from platoon.train.checkpoints.rows import policy_file
+from platoon.train.checkpoints.rows import checkpoint_rows, policy_file
 from platoon.train.checkpoints.unfinished import drop_unfinished, name_weights, saved_whole
 from platoon.train.policy.policy import Policy, SavedWeights
 from platoon.train.policy.spec import MAIN
 from platoon.train.policy.waits import together
 
 FINAL = "final"
-KEPT = "the last whole checkpoint is kept, and the same command goes on from it"
+
+
+def kept(run_dir: Path) -> str:
+    """What a run has after work that broke off, and what the same command does."""
+    if checkpoint_rows(run_dir):
+        return "the last whole checkpoint is kept, and the same command goes on from it"
+    return "nothing was trained yet; the same command begins again"
 
 
 def recovery_name(step: int) -> str:
@@ -103,7 +109,7 @@ class Committer:
                 await drop_unfinished(self._run_dir, policies)
                 text = str(error) if isinstance(error, ServiceError) else f"checkpoint {name} could not be written: {error}"
                 kind = ServiceError if isinstance(error, ServiceError) else PlatoonError
-                raise kind(f"{text}; {KEPT}") from error
+                raise kind(f"{text}; {kept(self._run_dir)}") from error
             saved_whole(self._run_dir)
             return saved
 

@@ -18,6 +18,7 @@ from platoon.train.config_defs.values import (
     LoraRank,
     PolicyId,
     PositiveSeconds,
+    RendererName,
     ServiceAddressText,
 )
 
@@ -121,7 +122,7 @@ class PolicyConfig(ConfigModel):
     """whether the policy learns; a frozen one is sampled only"""
     model_name: Annotated[str, Field(min_length=1)] | None = None
     """base model; unset, that of `train`"""
-    renderer_name: Annotated[str, Field(min_length=1)] | None = None
+    renderer_name: RendererName | None = None
     """what turns messages into tokens; unset, that of `train`"""
     renderer_kwargs: dict[str, Any] | None = None
     """settings of the renderer; unset, those of `train` where model and renderer are its own"""

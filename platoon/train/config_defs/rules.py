@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from platoon.config.model import unknown_keys
+from platoon.config.text import quoted
 from platoon.errors import Problem
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
 from platoon.train.config_defs.rollout import WorkflowConfig, WorkflowLayer, effective
@@ -82,7 +83,7 @@ def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig]
         if len(environments) > 1 and entry.name is None:
             yield Problem("is required when there are several entries", key=f"{where}.name")
         elif labels.index(entry.label) != index:
-            yield Problem(f"must be unique, {entry.label!r} is taken", key=f"{where}.name")
+            yield Problem(f"must be unique, {quoted(entry.label)} is taken", key=f"{where}.name")
         if "::" in entry.label:
             yield Problem("must not contain '::'", key=f"{where}.name")
         settings = effective(train.workflow_config, entry.workflow_config)
@@ -91,7 +92,7 @@ def entry_problems(train: TrainConfig, environments: Sequence[EnvironmentConfig]
             yield from _size_problems(train, settings, f"{where}.workflow_config")
         if permits is not None and settings.group_size > permits:
             yield Problem(
-                f"holds no group of entry {entry.label!r}, which has {settings.group_size} members",
+                f"holds no group of entry {quoted(entry.label)}, which has {settings.group_size} members",
                 key="train.max_concurrent_rollouts",
             )
         if entry.max_staleness is not None and (train.max_staleness is None or entry.max_staleness < train.max_staleness):
@@ -109,7 +110,7 @@ def credit_problems(environments: Sequence[EnvironmentConfig]) -> Iterator[Probl
                 advice = "name an estimator" if entry.credit is None else "leave_one_out_baseline is in workflow_config"
                 yield Problem("takes no options", key=f"{where}.credit_options", advice=advice)
         elif entry.credit != "keyed":
-            yield Problem(f"must be one of {', '.join(CREDIT)}, got {entry.credit!r}", key=f"{where}.credit")
+            yield Problem(f"must be one of {', '.join(CREDIT)}, got {quoted(entry.credit)}", key=f"{where}.credit")
         else:
             yield from unknown_keys(options, ("key", "leave_one_out"), f"{where}.credit_options")
             key = options.get("key")
@@ -138,13 +139,13 @@ def policy_problems(
     bound |= {f"agents.roles.{role}.policy": item.policy for role, item in agents.roles.items() if item.policy is not None}
     for key, policy in bound.items():
         if policy not in known:
-            yield Problem(f"no such policy {policy!r}; known are {', '.join(sorted(known))}", key=key)
+            yield Problem(f"no such policy {quoted(policy)}; known are {', '.join(sorted(known))}", key=key)
     if agents.policy in policies and not policies[agents.policy].trainable:
         yield Problem("the root agent needs a trained policy", key="agents.policy")
     for policy in (MAIN, *(name for name, own in policies.items() if own.trainable)):
         if policy not in agents.sampled:
             where = "agents.policy" if policy == MAIN else f"policies.{policy}"
-            yield Problem(f"trained policy {policy!r} is sampled by no agent", key=where)
+            yield Problem(f"trained policy {quoted(policy)} is sampled by no agent", key=where)
     for name, own in policies.items():
         yield from _one_policy(train, name, own)
 

@@ -19,6 +19,7 @@ from platoon.train.config_defs.values import (
     Fraction,
     LoraRank,
     PositiveSeconds,
+    RendererName,
 )
 
 LOSSES = ("cispo", "ppo", "importance_sampling", "dro", "gspo")
@@ -70,7 +71,7 @@ class TrainConfig(ConfigModel):
 
     model_name: Annotated[str, Field(min_length=1)]
     """base model, as the training service names it"""
-    renderer_name: Annotated[str, Field(min_length=1)]
+    renderer_name: RendererName
     """what turns messages into tokens: `chat_template` (the model's own), or a renderer of the tinker cookbook"""
     renderer_kwargs: dict[str, Any] = Field(default_factory=dict)
     """settings of the renderer; an unknown one is an error"""

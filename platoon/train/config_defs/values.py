@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from platoon.config.model import nearest, problems_error
 from platoon.config.text import show
 from platoon.errors import Problem
+from platoon.registry import MOST_CHARACTERS
 
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -38,6 +39,9 @@ def _directory_name(name: str) -> str:
 
 # Becomes a directory.
 DirectoryName = Annotated[str, AfterValidator(_directory_name)]
+
+# As long as a name of anything else that a configuration chooses.
+RendererName = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 
 EMBEDDED_SERVICE = "local"
 MOST_PORT = 65535

@@ -181,8 +181,8 @@ def _named(path: Path) -> tuple[ProcessIdentity, str | None] | None:
         return ProcessIdentity.from_dict(value), value.get("job_id")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise ValueError("it must hold an object with host, boot_id, pid and start_ticks") from error
 
 
 def _is_locked(path: Path) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from platoon.config.text import quoted
 from platoon.errors import ConfigError, Problem
 from platoon.host.threads import in_daemon_thread
 from platoon.sampling.context_window import refuse_small_window
@@ -77,7 +78,7 @@ def tokenizer_directory(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=TOKENIZER_FILES))
     except Exception as error:
-        rule = f"no tokenizer to be had for {name!r}: {error}"
+        rule = f"no tokenizer to be had for {quoted(name)}: {error}"
         raise ConfigError(Problem(rule, key="train.model_name", advice="use a model that is in reach, or a directory")) from error
 
 
@@ -89,7 +90,7 @@ def _early(model: ModelSpec) -> Renderer | None:
         from platoon.local.bases import all_bases
 
         if (base := all_bases().get(model.model_name)) is None:
-            rule = f"the embedded service has no base model {model.model_name!r}"
+            rule = f"the embedded service has no base model {quoted(model.model_name)}"
             raise ConfigError(Problem(rule, key="model_name", advice=f"there is: {', '.join(all_bases())}"))
         _refuse_large_window(model, base.shape.max_context)
         with TemporaryDirectory(prefix="platoon-tokenizer-") as directory:

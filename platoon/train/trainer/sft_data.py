@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from platoon.artifacts.reading import parse_json, read_regular
+from platoon.config.text import short_path
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.renderer import Renderer, RenderError
 
@@ -51,7 +52,8 @@ def read_conversations(files: Mapping[str, Path]) -> list[Conversation]:
         try:
             lines = read_regular(path, None).splitlines()
         except OSError as error:
-            problems.append(Problem(f"not a readable chat file: {error.strerror}", key="trainer_options.data", file=name))
+            rule = f"not a readable chat file: {error.strerror}"
+            problems.append(Problem(rule, key="trainer_options.data", file=short_path(name)))
             continue
         faults: list[Problem] = []
         for number, line in enumerate(lines, 1):

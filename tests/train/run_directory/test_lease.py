@@ -61,11 +61,14 @@ def test_a_holder_elsewhere_is_judged_by_its_renewals(age_s: float, held: bool, 
             refuse_held(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x"}', "\x00", "null"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"pid": "x"}', "\x00", "null", "17", '{"host": 1, "boot_id": 2, "pid": [], "start_ticks": 3}']
+)
 def test_a_file_that_says_nothing_is_refused_since_its_holder_may_live(text: str, tmp_path: Path) -> None:
     path = tmp_path / "process.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="does not say who trains this run"), Lease(tmp_path):
+    rule = r"does not say who trains this run \(it must hold an object with host, boot_id, pid and start_ticks\)"
+    with pytest.raises(ConfigError, match=rule), Lease(tmp_path):
         pass
     assert path.read_text() == text
     path.unlink()
