@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from platoon.artifacts.publish import publish_bytes
 from platoon.errors import ConfigError, HeldError
 from platoon.host.processes import start_ticks, this_process
 from platoon.train.run_directory import lease as module
@@ -107,7 +108,8 @@ def test_a_live_trainer_keeps_its_directory_when_its_lease_is_deleted(tmp_path: 
 
 
 def taken(directory: Path, text: str) -> None:
-    (directory / "process.json").write_text(text)
+    # At once, as another holder would: the renewal may look at any moment.
+    publish_bytes(directory / "process.json", text.encode())
 
 
 ANOTHER = json.dumps({**this_process().to_dict(), "pid": 1})
@@ -116,7 +118,7 @@ LOSSES: dict[str, tuple[Callable[[Path], object], bool]] = {
     "deleted": (lambda directory: (directory / "process.json").unlink(), True),
     "emptied": (lambda directory: taken(directory, ""), True),
     "taken": (lambda directory: taken(directory, ANOTHER), False),
-    "both_deleted": (lambda directory: [(directory / name).unlink() for name in ("process.json", "process.lock")], False),
+    "both_deleted": (lambda directory: [(directory / name).unlink() for name in ("process.lock", "process.json")], False),
     "moved": (lambda directory: directory.rename(directory.with_name("elsewhere")), False),
     "replaced": (lambda directory: [directory.rename(directory.with_name("elsewhere")), directory.mkdir()], False),
 }
