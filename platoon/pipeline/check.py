@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from platoon.config.load import LoadedConfig, load
-from platoon.config.text import counted
+from platoon.config.text import counted, short_path
 from platoon.envs.harbor.answers import read_request
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
@@ -21,7 +21,7 @@ from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, is_recipe, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_recipe
+from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_named, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, try_resolve
 from platoon.pipeline.sources import HARBOR, is_spec
 from platoon.site import Site
@@ -46,19 +46,20 @@ def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = Fals
         recipe = read_recipe(path)
     except ConfigError as error:
         raise ConfigError([*error.problems, *missing_configs(path, load(path).values)]) from None
+
+    def check(file: Path) -> Kind:
+        return check_config(file, site, console, tasks=tasks)
+
     problems: dict[Problem, None] = {}
     checked: dict[str, Kind] = {}
     for unit, config in recipe.units.items():
-        if config not in checked:
-            try:
-                checked[config] = check_config(path.parent / config, site, console, tasks=tasks)
-            except ConfigError as error:
-                problems.update(dict.fromkeys(error.problems))
-                continue
+        kind = checked.get(config) or read_named(path, unit, config, check, problems)
         wanted: Kind = "evaluation" if unit.startswith(EVALUATION_PREFIX) else "train"
-        if checked[config] != wanted:
-            key = config_key(unit)
-            problems[Problem(f"{config} is of kind {checked[config]}, not {wanted}", key=key, file=str(path))] = None
+        if kind is not None and kind != wanted:
+            rule = f"{short_path(config)} is of kind {kind}, not {wanted}"
+            problems[Problem(rule, key=config_key(unit), file=str(path))] = None
+        if kind is not None:
+            checked[config] = kind
     if problems:
         raise ConfigError(problems)
     return recipe

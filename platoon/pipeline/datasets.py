@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
 from platoon.host.status_line import PATIENCE_S
 from platoon.site import Site
+from platoon.train.run_directory.place import refuse_unwritable
 
 
 def fetch_tools(site: Site, console: Console, *, workers: int = WORKERS, repair: bool = False) -> FetchTools:
@@ -37,7 +40,8 @@ def locked_dataset(
     Raises ConfigError, NotPreparedError for what moves and was never resolved, and for a given lock whose tasks the cache lacks.
     """
     if options.is_fetched:
-        return fetch(options, base, tools.cache, update=update, tools=tools, recorded=recorded)
+        with cache_writes(tools.cache.root):
+            return fetch(options, base, tools.cache, update=update, tools=tools, recorded=recorded)
     assert options.lock is not None
     path = named_path(options.lock, base)
     lock = HarborLock.read(path)
@@ -45,8 +49,24 @@ def locked_dataset(
         rule = f"{len(missing)} of its {counted(len(lock.tasks), 'task')} are not {tools.cache.told}, {printable(missing[0])} first"
         advice = f"fetch {printable(lock.dataset)} with this site, or name the site it was fetched with"
         raise NotPreparedError(Problem(rule, key="lock", file=options.lock, advice=advice))
-    lock.write(tools.cache.lock_by_digest(lock.digest))
+    with cache_writes(tools.cache.root):
+        lock.write(tools.cache.lock_by_digest(lock.digest))
     return Fetched(lock, path)
+
+
+@contextmanager
+def cache_writes(cache: Path) -> Iterator[None]:
+    """Raises ConfigError where the block failed because this process may not write into the cache. One that is whole may be closed.
+
+    cache: the directory, or a part of it.
+    """
+    try:
+        yield
+    except OSError as error:
+        failed = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else cache
+        if failed.is_relative_to(cache) or cache.is_relative_to(failed):
+            refuse_unwritable(failed.parent if failed.parent.is_relative_to(cache) else cache, "cache")
+        raise
 
 
 def of_entry(problems: Iterable[Problem], number: int, file: str) -> Iterator[Problem]:

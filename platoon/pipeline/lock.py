@@ -24,7 +24,15 @@ from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.harness.spec import load_spec
 from platoon.host.console import Console, near
-from platoon.pipeline.datasets import entry_locks, fetch_tools, locked_dataset, of_entry, recorded_datasets, say_warnings
+from platoon.pipeline.datasets import (
+    cache_writes,
+    entry_locks,
+    fetch_tools,
+    locked_dataset,
+    of_entry,
+    recorded_datasets,
+    say_warnings,
+)
 from platoon.pipeline.providers import check_providers
 from platoon.pipeline.resolve import ResolvedConfig
 from platoon.pipeline.sources import is_spec, written_paths
@@ -214,7 +222,9 @@ def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
     read_conversations({text: path})
     target = chat_path(site, found.digest)
     if not target.is_file() or file_digest(target).digest != found.digest:
-        publish_bytes(target, path.read_bytes())
+        data = path.read_bytes()
+        with cache_writes(site.cache):
+            publish_bytes(target, data)
         if file_digest(target).digest != found.digest:
             raise ConfigError(Problem("changed while it was copied", key="trainer_options.data", file=shown))
     return {"path": text, "digest": found.digest, "size_bytes": found.size_bytes}

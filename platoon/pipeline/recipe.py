@@ -11,9 +11,9 @@ evaluations:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -24,6 +24,8 @@ from platoon.config.text import printable, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.kinds import MARKS, is_recipe, kind_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
+
+T = TypeVar("T")
 
 FILE = "recipe.yaml"
 MOST_TOLD = 12
@@ -112,15 +114,29 @@ def open_recipe(path: Path) -> Recipe:
     recipe = read_recipe(path)
     problems: dict[Problem, None] = {}
     for unit, config in recipe.units.items():
-        try:
-            if path_fault(path.parent / config, "file") is not None:
-                raise ConfigError(_missing(path, config, config_key(unit)))
-            kind_of(load(path.parent / config).values, path.parent / config)
-        except ConfigError as error:
-            problems.update(dict.fromkeys(error.problems))
+        read_named(path, unit, config, lambda file: kind_of(load(file).values, file), problems)
     if problems:
         raise ConfigError(problems)
     return recipe
+
+
+def read_named(recipe: Path, unit: str, config: str, read: Callable[[Path], T], problems: dict[Problem, None]) -> T | None:
+    """What `read` gives for the configuration of a unit; None when it cannot be read, and then `problems` holds why.
+
+    What is wrong with the file as a whole is told at the key of the recipe that names it.
+    """
+    path, key = recipe.parent / config, config_key(unit)
+    if path_fault(path, "file") is not None:
+        problems[_missing(recipe, config, key)] = None
+        return None
+    try:
+        return read(path)
+    except ConfigError as error:
+        for problem in error.problems:
+            of_file = problem.file == str(path) and not problem.key
+            rule = f"{short_path(problem.file)}: {problem.rule}"
+            problems[Problem(rule, key, str(recipe), problem.advice) if of_file else problem] = None
+        return None
 
 
 def missing_configs(path: Path, values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from platoon.cli.main import main
 from platoon.host.console import Console
 from platoon.site import Site
 
@@ -66,3 +67,20 @@ def site(tmp_path: Path) -> Site:
 def console(tmp_path: Path) -> Iterator[Console]:
     with (tmp_path / "console.txt").open("w") as stream, Console(stream=stream) as console:
         yield console
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs a command of the command line; exit code and everything it told."""
+    (tmp_path / "site.yaml").write_text("cache: cache\n")
+    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out + captured.err
+
+    return call

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from platoon import exits
-from platoon.cli.main import main
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import Sources, read_sources
@@ -23,23 +22,6 @@ from platoon.train.trainer.sft_data import read_conversations
 pytestmark = pytest.mark.unit
 
 MakeRecipe = Callable[..., Path]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """Runs a command of the command line; exit code and everything it told."""
-    (tmp_path / "site.yaml").write_text("cache: cache\n")
-    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return stop.value.code, captured.out + captured.err
-
-    return call
 
 
 def inputs(root: Path, run: Callable[..., tuple[int, str]], name: str = "rl") -> tuple[int, str]:
@@ -482,7 +464,7 @@ def test_validate_reports_all_files_at_once(make_recipe: MakeRecipe, run: Callab
         ("runs: {a: {config: a}}\nevaluations: {e: {of: c, config: x}}", "evaluations.e.of: no run is called c"),
         ("runs: {a: {confg: a}}", "runs.a.confg: unknown key (did you mean config?)"),
         ("runs: {a: {config: a, parent: a}}", "runs.a.parent: unknown key"),
-        ("runs: {a: {config: configs/base.yaml}}\nevaluations: {e: {of: a, config: none.yaml}}", "none.yaml: cannot be read"),
+        ("runs: {a: {config: configs/base.yaml}}\nevaluations: {e: {of: a, config: none.yaml}}", "no such file: none.yaml"),
         ("runs: [a]", "runs: must be a mapping, got"),
     ],
 )

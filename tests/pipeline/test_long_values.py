@@ -34,7 +34,7 @@ KEYS: list[tuple[dict[str, Any], str]] = [
     *((EVALUATION, key) for key in ("split", "inference.renderer_name", "inference.model_name", "inference.model_path")),
     *((RECIPE, key) for key in ("runs.a.config", "runs.a.from", "evaluations.e.of", "evaluations.e.config")),
 ]
-VALUES = ("x" * 5000, "a b " * 1250, "module:" + "Name" * 1250, "tinker://" + "z" * 5000, "/y" * 2500)
+VALUES = ("a b " * 1250, "module:" + "Name" * 1250, "tinker://" + "z" * 5000)
 
 
 def with_value(config: dict[str, Any], key: str, value: str) -> dict[str, Any]:
