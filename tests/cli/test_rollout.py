@@ -147,8 +147,10 @@ UNTRAINED = "the weights are untrained: --of RECEIPT plays those of a run"
 def test_which_weights_play(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], path: str | None, version: int, untrained: bool
 ) -> None:
-    checkpoint = {"sampler_path": "tinker://run/sampler", "weights": "sha256:w", "policy_version": 9}
-    write_receipt(Path("train.json"), "train", {"run": "main", "steps": 9, "checkpoint": checkpoint})
+    paths = {"state_path": "tinker://run/state", "sampler_path": "tinker://run/sampler"}
+    checkpoint = {**paths, "weights": "sha256:w", "policy_version": 9}
+    body = {"run": "main", "trainer": "rl", "steps": 9, "checkpoint": checkpoint, "policies": {}}
+    write_receipt(Path("train.json"), "train", body)
     asked: list[AdhocRequest] = []
 
     async def play(request: AdhocRequest) -> None:

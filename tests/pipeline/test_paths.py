@@ -128,7 +128,7 @@ def test_a_configuration_that_cannot_be_read_is_refused_before_any_rule(root: Pa
     assert len(told) == 3
     assert told[0].startswith(f"{root}/a.yaml:2: is not YAML 1.2")
     assert told[1] == f"{root}/gone.yaml: cannot be read: No such file or directory"
-    assert told[2].startswith(f"{root}/d.yaml: is neither a training configuration")
+    assert told[2].startswith(f"{recipe}: runs.d.config: {root}/d.yaml: is neither a training configuration")
 
 
 def test_homes(monkeypatch: pytest.MonkeyPatch) -> None:
