@@ -130,8 +130,10 @@ def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]
     if text.startswith("${") and escape != BACKSLASH and (escape in text or BACKSLASH in text):
         raise BadWordError(f"{clip(text, 40)} is expanded by the build")
     ended = word[end : end + 1]
-    plain = not text.startswith("${") and len(text) > 1
-    return f"${{{text[1:]}}}" if plain and ended and ended in f"'\"{escape}" else text, end
+    if text.startswith("${") or not ended or ended not in f"'\"{escape}":
+        return text, end
+    # What follows would be read as its name, or as more of it. A `$` without a name is a dollar.
+    return f"${{{text[1:]}}}" if len(text) > 1 else f"{BACKSLASH}$", end
 
 
 def _variable_end(word: str, position: int, escape: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from platoon.images.dockerfile import DockerfileError, plan_image
@@ -66,6 +66,9 @@ def test_deferred_values_that_are_none(value: str) -> None:
         expand_deferred(value, KNOWN)
 
 
+@example("$\\a")
+@example("$'a'")
+@example('\\\\$"a"')
 @given(WORDS)
 def test_what_is_deferred_expands_as_in_the_build(word: str) -> None:
     def lookup(name: str) -> tuple[bool, str | None]:
