@@ -29,8 +29,17 @@ def unit_inputs(results: Path, unit: str) -> dict[str, str]:
     return {"config.yaml": sha256_file(directory / "config.yaml")}
 
 
-def train(results: Path, run: str, weights: str, parent: dict[str, Any] | None = None) -> dict[str, Any]:
-    body = {"run": run, "steps": 2, "checkpoint": {"weights": weights}, "parent": parent, "inputs": unit_inputs(results, run)}
+def train(results: Path, run: str, weights: str, parent: dict[str, Any] | None = None, steps: int = 2) -> dict[str, Any]:
+    paths = {"state_path": f"tinker://{run}/weights/2", "sampler_path": f"tinker://{run}/sampler_weights/2", "policy_version": 2}
+    body = {
+        "run": run,
+        "trainer": "sft",
+        "steps": steps,
+        "checkpoint": {**paths, "weights": weights},
+        "policies": {"main": paths},
+        "parent": parent,
+        "inputs": unit_inputs(results, run),
+    }
     write_receipt(receipt_of(results, run), "train", body)
     return {**body, "kind": "train"}
 
@@ -70,9 +79,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         [f"after: its receipt cannot be read; {EARLIER} evaluation"],
     ),
     "not_summed": (
-        lambda results: write_receipt(
-            receipt_of(results, "warm"), "train", {"run": "warm", "steps": 3, "checkpoint": {"weights": "sha256:w"}}
-        ),
+        lambda results: train(results, "warm", "sha256:w", steps=3),
         [f"warm: its receipt is another one now; {EARLIER} run"],
     ),
 }
