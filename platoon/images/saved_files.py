@@ -5,17 +5,20 @@ Names are relative and stay within: one that is absolute or climbs is refused. D
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from platoon import _native
+from platoon.artifacts.reading import read_regular
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 
 # What registries take; a document that is larger is none.
 DOCUMENT_BYTES = 4 << 20
+NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL})
 # A symbolic link of an archive may lead to another one.
 LINK_LIMIT = 8
 
@@ -70,17 +73,14 @@ class DirectoryFiles:
         return printable(str(self.directory / name))
 
     def read(self, name: str) -> bytes:
-        path = self._path(name)
         try:
-            if not path.is_file():
-                raise _missing(self.shown(name))
-            with path.open("rb") as file:
-                data = file.read(DOCUMENT_BYTES + 1)
+            return read_regular(self._path(name), DOCUMENT_BYTES)
         except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise _too_large(self.shown(name)) from None
+            if error.errno in NO_FILE:
+                raise _missing(self.shown(name)) from None
             raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=self.shown(name))) from error
-        if len(data) > DOCUMENT_BYTES:
-            raise _too_large(self.shown(name))
-        return data
 
     def place(self, name: str) -> tuple[Path, Inside | None]:
         return self._path(name), None
