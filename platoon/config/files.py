@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 from typing import Literal
 
+from platoon.artifacts.reading import read_regular
 from platoon.config.text import short_path
 from platoon.errors import ConfigError, Problem
 
@@ -41,12 +43,15 @@ def read_bytes(path: Path, *, limit_bytes: int, shown_as: str) -> bytes:
     Pipes are read below `/dev` alone, where a shell put them: elsewhere one without a writer would wait for ever.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir() and not path.is_relative_to("/dev"):
-            raise ConfigError(Problem("is no regular file", file=short_path(shown_as)))
+        if not path.is_relative_to("/dev"):
+            return read_regular(path, limit_bytes)
         with path.open("rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
-        raise ConfigError(Problem(f"cannot be read: {error.strerror}", file=short_path(shown_as))) from None
+        irregular = "is a directory" if path.is_dir() else "is no regular file"
+        told = {errno.EFBIG: f"has more than {limit_bytes} bytes", errno.EINVAL: irregular}
+        rule = told.get(error.errno or 0, f"cannot be read: {error.strerror}")
+        raise ConfigError(Problem(rule, file=short_path(shown_as))) from None
     except ValueError as error:
         raise ConfigError(Problem(f"cannot be read: {error}", file=short_path(shown_as))) from None
     if len(data) > limit_bytes:
