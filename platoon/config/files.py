@@ -48,15 +48,20 @@ def read_bytes(path: Path, *, limit_bytes: int, shown_as: str) -> bytes:
         with path.open("rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
-        irregular = "is a directory" if path.is_dir() else "is no regular file"
-        told = {errno.EFBIG: f"has more than {limit_bytes} bytes", errno.EINVAL: irregular}
-        rule = told.get(error.errno or 0, f"cannot be read: {error.strerror}")
-        raise ConfigError(Problem(rule, file=short_path(shown_as))) from None
+        raise ConfigError(Problem(_told(error, path), file=short_path(shown_as))) from None
     except ValueError as error:
         raise ConfigError(Problem(f"cannot be read: {error}", file=short_path(shown_as))) from None
     if len(data) > limit_bytes:
         raise ConfigError(Problem(f"has more than {limit_bytes} bytes", file=short_path(shown_as)))
     return data
+
+
+def _told(error: OSError, path: Path) -> str:
+    if error.errno == errno.EFBIG:
+        return str(error.strerror)
+    if error.errno == errno.EINVAL and not path.is_dir():
+        return "is no regular file"
+    return f"cannot be read: {os.strerror(errno.EISDIR) if error.errno == errno.EINVAL else error.strerror}"
 
 
 def read_text(path: Path, *, limit_bytes: int, shown_as: str) -> str:
