@@ -3,12 +3,14 @@
 A plugin (`pytest_plugins = ["tests.leftovers"]`). All tests of a session get a scratch of their own. After every test that is no
 unit test, and once at the end, it fails when something lives that did not before: children of this process, processes that carry
 the session's scratch or a sandbox of it in their environment, listening sockets of this process, mounts, entries of the scratch,
-sandboxes that this process has started and not stopped.
+sandboxes that this process has started and not stopped, sessions of the SDK with a training service.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -34,9 +36,10 @@ class Present:
     mounts: frozenset[str] = field(default_factory=frozenset)
     scratch: frozenset[str] = field(default_factory=frozenset)
     sandboxes: frozenset[str] = field(default_factory=frozenset)
+    sessions: frozenset[str] = field(default_factory=frozenset)
 
     def beyond(self, before: Present) -> list[str]:
-        kinds = ("processes", "sockets", "mounts", "scratch", "sandboxes")
+        kinds = ("processes", "sockets", "mounts", "scratch", "sandboxes", "sessions")
         return [f"{kind}: {item}" for kind in kinds for item in sorted(getattr(self, kind) - getattr(before, kind))]
 
 
@@ -48,6 +51,7 @@ def look(scratch: Path, base: Path) -> Present:
         mounts=frozenset(_mounts(scratch, base)),
         scratch=frozenset(_entries(scratch)),
         sandboxes=frozenset(f"{type(sandbox).__name__} {sandbox.id}" for sandbox in LIVE.live()),
+        sessions=frozenset(_sessions()),
     )
 
 
@@ -136,6 +140,16 @@ def _mounts(scratch: Path, base: Path) -> Iterator[str]:
         point = Path(line.split()[4])
         if any(point.is_relative_to(own) for own in (scratch, base)):
             yield str(point)
+
+
+def _sessions() -> Iterator[str]:
+    """Sessions with a training service that the SDK keeps alive in this process, on a loop of its own."""
+    module = sys.modules.get("tinker.lib.internal_client_holder")
+    loop = module._internal_client_holder_thread_singleton.loop_if_started() if module is not None else None
+    for task in asyncio.all_tasks(loop) if loop is not None else ():
+        coroutine = task.get_coro()
+        if getattr(coroutine, "__name__", "") == "_session_heartbeat":
+            yield f"heartbeat {task.get_name()}"
 
 
 def _entries(scratch: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,7 +123,8 @@ def _read_layers(path: Path, chain: tuple[str, ...], layered: Layered, files: li
     try:
         value = read_yaml(path)
     except ConfigError as error:
-        problems.extend(error.problems)
+        named_by = f"{chain[-1]} extends it" if chain else ""
+        problems.extend(replace(problem, advice=problem.advice or named_by) for problem in error.problems)
         return
     if not isinstance(value, dict):
         kind = "nothing" if value is None else f"a {type(value).__name__}"

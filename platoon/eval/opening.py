@@ -15,6 +15,7 @@ from platoon.host.imports import begin_import
 from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.policy import PolicyRuntime
+from platoon.train.policy.service import close_session
 from platoon.train.policy.spec import LOCAL
 from platoon.train.services import base_url
 
@@ -48,7 +49,8 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
     """The policy while the block runs; an embedded service is ended with it."""
     address = base_url(request.spec)
     if address != LOCAL:
-        yield OpenedPolicy(await _runtime(request, address, None, None))
+        async with _session(address, None) as client:
+            yield OpenedPolicy(await _runtime(request, client, address, None, None))
         return
     from platoon.local.bases import all_bases
     from platoon.local.launcher import start_local_service
@@ -61,10 +63,29 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
     begin_import("tinker")
     async with service:
         tokenizer = all_bases()[name].write_directory(request.state_dir / "bases")
-        yield OpenedPolicy(await _runtime(request, service.base_url, service.api_key, tokenizer), service.died)
+        async with _session(service.base_url, service.api_key, alive=service.alive) as client:
+            yield OpenedPolicy(await _runtime(request, client, service.base_url, service.api_key, tokenizer), service.died)
 
 
-async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | None, tokenizer: Path | None) -> PolicyRuntime:
+@asynccontextmanager
+async def _session(base_url: str | None, api_key: str | None, alive: Callable[[], bool] = lambda: True) -> AsyncIterator[Any]:
+    """A service client, which opens its session when it is first needed, and whose session ends with the block."""
+    from platoon.sampling.service_errors import service_errors
+
+    with service_errors("opening the sampler", base_url=base_url):
+        client = await in_daemon_thread(lambda: _service_client(base_url, api_key))
+    try:
+        yield client
+    except BaseException:
+        # What failed may be the session, which then ends by missed heartbeats.
+        await close_session(client, "errored", dead=True)
+        raise
+    await close_session(client, "success", dead=not alive())
+
+
+async def _runtime(
+    request: OpenRequest, service: Any, base_url: str | None, api_key: str | None, tokenizer: Path | None
+) -> PolicyRuntime:
     from platoon.sampling.context_window import refuse_small_window, with_service_window
     from platoon.sampling.renderers.build import build_renderer
     from platoon.sampling.service_errors import missing_checkpoint, service_errors
@@ -78,7 +99,7 @@ async def _runtime(request: OpenRequest, base_url: str | None, api_key: str | No
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 # The SDK opens its session in its first call and blocks its caller meanwhile.
-                client = await (await in_daemon_thread(lambda: _sampling_client(base_url, api_key, spec, request.model_path)))
+                client = await (await in_daemon_thread(lambda: _sampling_client(service, spec, request.model_path)))
         except TimeoutError:
             address = base_url or "the default address"
             raise ServiceError(f"the service at {address} gave no sampler in {OPEN_TIMEOUT_S:g} s") from None
@@ -98,11 +119,15 @@ def _rest_client(base_url: str | None, api_key: str | None) -> Any:
     return tinker.RestClient(base_url=base_url, api_key=api_key)
 
 
-def _sampling_client(base_url: str | None, api_key: str | None, spec: ModelSpec, model_path: str | None) -> Any:
-    """The future of a sampling client."""
+def _service_client(base_url: str | None, api_key: str | None) -> Any:
+    """Asks nobody yet."""
     import tinker
 
-    service = tinker.ServiceClient(base_url=base_url, api_key=api_key)
+    return tinker.ServiceClient(base_url=base_url, api_key=api_key)
+
+
+def _sampling_client(service: Any, spec: ModelSpec, model_path: str | None) -> Any:
+    """The future of a sampling client."""
     if model_path is not None:
         return service.create_sampling_client(model_path=model_path)
     return service.create_sampling_client(base_model=spec.model_name)

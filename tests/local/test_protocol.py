@@ -237,6 +237,8 @@ def test_a_pickled_sampler_works_and_a_snapshot_stands_still(trainer: Any, token
     trainer.optim_step(tinker.AdamParams(learning_rate=1e-3)).result()
     after = [sampler.compute_logprobs(prompt).result() for sampler in (snapshot, moving, copy)]
     assert after[0] == before[0] and after[2] == before[2] and after[1] != before[1]
+    # A copy keeps the session alive by itself.
+    copy.holder.close()
 
 
 def test_states_restore_with_and_without_the_optimizer(client: Any, trainer: Any, tokens: list[int]) -> None:

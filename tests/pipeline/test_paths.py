@@ -127,7 +127,7 @@ def test_a_configuration_that_cannot_be_read_is_refused_before_any_rule(root: Pa
     told = [str(problem) for problem in refused.value.problems]
     assert len(told) == 3
     assert told[0].startswith(f"{root}/a.yaml:2: is not YAML 1.2")
-    assert told[1] == f"{root}/gone.yaml: cannot be read: No such file or directory"
+    assert told[1] == f"{root}/gone.yaml: cannot be read: No such file or directory ({root}/b.yaml extends it)"
     assert told[2].startswith(f"{recipe}: runs.d.config: {root}/d.yaml: is neither a training configuration")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +20,9 @@ from platoon.testing.fake_tinker import Killed
 from platoon.train.checkpoints.saving import Cadence
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.policy.policy import Policy, SavedWeights
-from platoon.train.policy.service import ServiceAddress, TinkerFactory
+from platoon.train.policy.service import ServiceAddress, TinkerFactory, close_session, open_session
 from platoon.train.policy.spec import policy_specs
+from platoon.train.policy.waits import Waits
 from platoon.train.trainer.metrics_log import read_metrics
 from platoon.train.trainer.rl import RlTrainer
 from platoon.train.trainer.run import TrainerRun
@@ -113,3 +116,18 @@ def test_rows_split_by_policy_and_a_kill_between_the_saves_trains_the_same_rows(
     assert resumed.start_point.step == 1
     assert digests(cut) == digests(whole)
     assert checkpoints(cut)[-1]["rows_digest"] == checkpoints(whole)[-1]["rows_digest"]
+
+
+def test_a_session_whose_service_is_gone_is_no_longer_kept_alive(tmp_path: Path) -> None:
+    """The check for leftovers looks for its heartbeats."""
+
+    async def scenario() -> None:
+        waits = Waits()
+        async with start_local_service(tmp_path) as service:
+            address = ServiceAddress(service.base_url, service.api_key)
+            client = await open_session(TinkerFactory(), address, waits)
+            os.kill(service.pid, signal.SIGKILL)
+            waits.fail(await service.died())
+            await close_session(client, "errored", dead=bool(waits.failure))
+
+    asyncio.run(scenario())

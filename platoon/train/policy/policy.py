@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.service_errors import NOT_FOUND, missing_checkpoint
 from platoon.sampling.swappable import SwappableSampler
 from platoon.train.policy.learner import Learner, Timeouts
-from platoon.train.policy.service import ServiceAddress, ServiceFactory, open_session, open_training_client, resolved
+from platoon.train.policy.service import ServiceAddress, ServiceFactory, close_session, open_session, open_training_client, resolved
 from platoon.train.policy.spec import PolicySpec
 from platoon.train.policy.waits import Waits, status_of
 
@@ -163,10 +163,4 @@ class Policy:
         if self._service is None:
             return
         service, self._service = self._service, None
-        # A session that does not end here ends by missed heartbeats.
-        with suppress(Exception):
-            await asyncio.wait_for(_closed(service, status), 10.0)
-
-
-async def _closed(service: Any, status: str) -> None:
-    await service.close(status)
+        await close_session(service, status, dead=bool(self._waits.failure))

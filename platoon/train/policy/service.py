@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +27,9 @@ FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 60.0
 SESSION_TIMEOUT_S = 300.0
 ASK_TIMEOUT_S = 60.0
+# A cancelled close releases what is local, and a session that does not end here ends by missed heartbeats.
+CLOSE_S = 10.0
+CLOSE_DEAD_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,20 @@ async def open_session(factory: ServiceFactory, address: ServiceAddress, waits: 
     except ServiceError as error:
         refusal = key_refusal(error.__cause__, str(address)) if error.__cause__ else None
         raise refusal or error from error.__cause__
+
+
+async def close_session(service: Any, status: str, *, dead: bool = False) -> None:
+    """Ends the session of a service client, and the SDK's heartbeats of it; a service that is gone is fine.
+
+    dead: whether the service is known to be gone: the SDK would ask it again for minutes.
+    """
+
+    async def close() -> None:
+        # Whoever is opening the session still holds the lock that this takes.
+        await (await in_daemon_thread(lambda: service.close(status)))
+
+    with suppress(Exception):
+        await asyncio.wait_for(close(), CLOSE_DEAD_S if dead else CLOSE_S)
 
 
 class DamagedCheckpointError(ServiceError):
