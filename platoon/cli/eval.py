@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -99,29 +98,20 @@ def _request(
     site_file: Path | None,
     console: Console,
 ) -> EvalRequest:
-    """What is evaluated: read from a folder of inputs, or made in a place that is gone afterwards."""
-    from platoon.errors import ConfigError, Problem
+    """What is evaluated, and where what comes of it goes."""
     from platoon.eval.adhoc import without_model
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
     from platoon.eval.results import Weights, own_directory
     from platoon.pipeline.entries import entry_tasks
-    from platoon.pipeline.inputs import build_inputs, read_inputs
+    from platoon.pipeline.inputs import opened_inputs
     from platoon.site import load_site
     from platoon.train.components.player import route_of
     from platoon.train.policy.spec import LOCAL
     from platoon.train.services import base_url
 
     site = load_site(site_file)
-    if inputs is not None and overrides:
-        raise ConfigError(Problem("resolved inputs take no overrides", key=overrides[0], advice="give them to platoon resolve"))
-    with TemporaryDirectory(prefix="platoon-inputs-") as made:
-        if inputs is not None:
-            found = read_inputs(inputs, site, config.parent)
-        else:
-            found = build_inputs(config, Path(made), site, console, overrides)
-        if found.kind != "evaluation":
-            raise ConfigError(Problem("is no configuration of an evaluation", file=str(config), advice="use platoon train"))
+    with opened_inputs("evaluation", config, overrides, inputs, site=site, console=console) as found:
         # Through JSON, as strict models want it.
         model = EvaluationConfig.model_validate_json(json.dumps(found.values))
         entries = asyncio.run(entry_tasks(found, model.environments, model.split, config.parent))

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -94,27 +93,18 @@ def train(  # noqa: PLR0917  because click passes options by name
     sys.exit(code)
 
 
-def _inputs(config: Path, overrides: tuple[str, ...], inputs: Path | None, site: Site, console: Console) -> TrainInputs:
-    """What the run is made from: read from a folder of inputs, or made in a place that is gone afterwards."""
-    from platoon.errors import ConfigError, Problem
+def _inputs(config: Path, overrides: tuple[str, ...], made: Path | None, site: Site, console: Console) -> TrainInputs:
+    """What the run is made from, `made` or not yet."""
     from platoon.pipeline.entries import entry_tasks, task_digests
-    from platoon.pipeline.inputs import build_inputs, read_inputs
+    from platoon.pipeline.inputs import opened_inputs
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
 
-    if inputs is not None and overrides:
-        raise ConfigError(Problem("resolved inputs take no overrides", key=overrides[0], advice="give them to platoon resolve"))
-    with TemporaryDirectory(prefix="platoon-inputs-") as made:
-        if inputs is not None:
-            found = read_inputs(inputs, site, config.parent)
-        else:
-            found = build_inputs(config, Path(made), site, console, overrides)
-        if found.kind != "train":
-            raise ConfigError(Problem("is no training configuration", file=str(config), advice="use platoon eval"))
+    with opened_inputs("train", config, overrides, made, site=site, console=console) as found:
         # Through JSON, as strict models want it.
         model = RunConfig.model_validate_json(json.dumps(found.values))
         entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
-    return TrainInputs(model, config.parent, found.digests, task_digests(entries), found.chat, entries)
+        return TrainInputs(model, config.parent, found.digests, task_digests(entries), found.chat, entries)
 
 
 def _run_directory(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from platoon.artifacts.canonical import read_json
@@ -15,10 +17,10 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.protocol import Recorded
 from platoon.envs.harbor.splits import Splits, split_lock
-from platoon.errors import NotPreparedError, Problem
+from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
 from platoon.images.image_map import image_map
-from platoon.pipeline.kinds import Kind
+from platoon.pipeline.kinds import COMMANDS, Kind
 from platoon.pipeline.layout import CONFIG, DATASETS, IMAGE_MAP, INPUT_FILES, PLAN
 from platoon.pipeline.lock import chat_path, check_harnesses, lock_datasets, read_datasets, restore
 from platoon.pipeline.plan import locked, make_plan
@@ -107,6 +109,27 @@ def read_inputs(directory: Path, site: Site, base: Path | None = None, console: 
         chat=_chat(datasets, site),
         image_map=read_json(directory / IMAGE_MAP, "image map"),
     )
+
+
+@contextmanager
+def opened_inputs(
+    kind: Kind, config: Path, overrides: tuple[str, ...], made: Path | None, *, site: Site, console: Console
+) -> Iterator[RunInputs]:
+    """The inputs of `config` while they are looked at: those that were made, or else made in a place that is gone afterwards.
+
+    made: a folder of inputs, which takes no overrides any more. Raises ConfigError for inputs of another kind too.
+    """
+    if made is not None and overrides:
+        raise ConfigError(Problem("resolved inputs take no overrides", key=overrides[0], advice="give them to platoon resolve"))
+    with TemporaryDirectory(prefix="platoon-inputs-") as passing:
+        if made is not None:
+            found = read_inputs(made, site, config.parent)
+        else:
+            found = build_inputs(config, Path(passing), site, console, overrides)
+        if found.kind != kind:
+            reader = COMMANDS[found.kind]
+            raise ConfigError(Problem(f"is read by {reader}, not by {COMMANDS[kind]}", file=str(config), advice=f"use {reader}"))
+        yield found
 
 
 def _entries(resolved: ResolvedConfig, datasets: Mapping[str, Any], site: Site, base: Path) -> dict[str, EntryInputs]:

@@ -12,6 +12,7 @@ from platoon.errors import ConfigError, Problem
 
 Kind = Literal["train", "evaluation"]
 MARKS: Mapping[Kind, str] = {"train": "train", "evaluation": "inference"}
+COMMANDS: Mapping[Kind, str] = {"train": "platoon train", "evaluation": "platoon eval"}
 RECIPE_MARKS = ("runs", "evaluations")
 
 

@@ -15,7 +15,7 @@ import pytest
 from platoon.artifacts.digests import content_hash
 from platoon.errors import ConfigError, NotPreparedError
 from platoon.host.console import Console
-from platoon.pipeline.inputs import build_inputs, read_inputs
+from platoon.pipeline.inputs import build_inputs, opened_inputs, read_inputs
 from platoon.pipeline.layout import INPUT_FILES, inputs_of
 from platoon.pipeline.recipe import read_recipe
 from platoon.pipeline.verify import compare, verify
@@ -143,6 +143,27 @@ def test_a_cache_that_was_emptied_is_filled_again(
     (root / "data/chat.jsonl").write_text(OTHER_CHAT)
     with pytest.raises(NotPreparedError, match="the data is no longer what was locked"):
         read_inputs(inputs.directory, site, config.parent, console)
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_inputs_are_opened_by_the_command_of_their_kind(
+    make_recipe: MakeRecipe, tmp_path: Path, site: Site, console: Console, *, ready: bool
+) -> None:
+    config = make_recipe() / "configs/rl.yaml"
+    made = build_inputs(config, tmp_path / "inputs", site, console)
+    folder = made.directory if ready else None
+    with opened_inputs("train", config, (), folder, site=site, console=console) as found:
+        assert (found.values, found.digests) == (made.values, made.digests)
+    with (
+        pytest.raises(ConfigError, match=r"rl\.yaml: is read by platoon train, not by platoon eval \(use platoon train\)"),
+        opened_inputs("evaluation", config, (), folder, site=site, console=console),
+    ):
+        pass
+    with (
+        pytest.raises(ConfigError, match=r"trainer=sft: resolved inputs take no overrides \(give them to platoon resolve\)"),
+        opened_inputs("train", config, ("trainer=sft",), made.directory, site=site, console=console),
+    ):
+        pass
 
 
 def test_a_lock_that_was_exchanged_in_the_cache_is_noticed(
