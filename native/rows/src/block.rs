@@ -2,7 +2,7 @@
 
 use crate::error::{check_length, RowsError};
 use crate::runs::{are_finite, are_token_ids, are_zero, Run, Runs};
-use crate::side::{check_side, Side};
+use crate::side::{check_side, Rows, Side};
 
 /// The token was sampled by the row's policy and is trained.
 pub const ACTION: u8 = 1;
@@ -56,14 +56,19 @@ impl Block<'_> {
             self.check_row(row, names.policies, names.roles)?;
             self.check_tokens(row, bounds[0] as usize, bounds[1] as usize)?;
         }
-        check_side(self, names.side)
+        self.check_side(names.side)
     }
 
     /// Checks lengths, offsets and the side table: what kernels need to stay within bounds, whatever the tokens hold.
     pub(crate) fn check_shape(&self) -> Result<(), RowsError> {
         self.check_lengths()?;
         check_offsets(self.offsets, self.tokens.len())?;
-        check_side(self, usize::MAX)
+        self.check_side(usize::MAX)
+    }
+
+    fn check_side(&self, name_count: usize) -> Result<(), RowsError> {
+        let rows = Rows { offsets: self.offsets, tokens: self.tokens, flags: self.flags };
+        check_side(&self.side, &rows, name_count)
     }
 
     fn check_lengths(&self) -> Result<(), RowsError> {

@@ -3,7 +3,6 @@
 //! An entry with a length is a chunk of the prompt that is not text: it covers that many tokens of its row, which are 0. An entry without
 //! one is a loss input that the row brings along. Both name bytes in a table of items that nothing here looks into.
 
-use crate::block::Block;
 use crate::error::{check_length, RowsError};
 
 /// Entries by row, then loss inputs by name, then chunks by place.
@@ -27,9 +26,15 @@ impl Side<'_> {
         Side { row: &[], at: &[], length: &[], name: &[], item: &[], item_offsets: &[0], item_bytes: &[] };
 }
 
+/// The columns of a block that its side table points into; `offsets` cut the tokens into rows.
+pub(crate) struct Rows<'a> {
+    pub offsets: &'a [i64],
+    pub tokens: &'a [u32],
+    pub flags: &'a [u8],
+}
+
 /// Checks the side table of a block whose other columns keep the rules.
-pub(crate) fn check_side(block: &Block<'_>, name_count: usize) -> Result<(), RowsError> {
-    let side = &block.side;
+pub(crate) fn check_side(side: &Side<'_>, rows: &Rows<'_>, name_count: usize) -> Result<(), RowsError> {
     let entries = side.row.len();
     check_length("side_at", side.at.len(), entries)?;
     check_length("side_length", side.length.len(), entries)?;
@@ -48,7 +53,7 @@ pub(crate) fn check_side(block: &Block<'_>, name_count: usize) -> Result<(), Row
             return Err(RowsError::value("side_item", entry, item, "items stand in the order of their first use"));
         }
         used = used.max(item + 1);
-        previous = check_entry(block, entry, previous)?;
+        previous = check_entry(side, rows, entry, previous)?;
     }
     check_length("item_offsets", side.item_offsets.len(), used + 1)
 }
@@ -61,11 +66,10 @@ struct Place {
     name: Option<u16>,
 }
 
-fn check_entry(block: &Block<'_>, entry: usize, previous: Place) -> Result<Place, RowsError> {
-    let side = &block.side;
+fn check_entry(side: &Side<'_>, rows: &Rows<'_>, entry: usize, previous: Place) -> Result<Place, RowsError> {
     let (row, at, length) = (side.row[entry], side.at[entry], side.length[entry]);
     let place = row as usize;
-    if place >= block.row_member.len() {
+    if place + 1 >= rows.offsets.len() {
         return Err(RowsError::value("side_row", entry, row, "names no row of the block"));
     }
     let is_first = entry == 0 || row != previous.row;
@@ -83,15 +87,15 @@ fn check_entry(block: &Block<'_>, entry: usize, previous: Place) -> Result<Place
         return Err(RowsError::value("side_at", entry, at, "chunks rise and do not overlap"));
     }
     let end = at.checked_add(length);
-    let (start, stop) = (block.offsets[place], block.offsets[place + 1]);
+    let (start, stop) = (rows.offsets[place], rows.offsets[place + 1]);
     let Some(end) = end.filter(|&end| i64::from(end) < stop - start) else {
         return Err(RowsError::value("side_length", entry, length, "a chunk ends before the last token of its row"));
     };
     let covered = start as usize + at as usize..start as usize + end as usize;
-    if block.tokens[covered.clone()].iter().any(|&token| token != 0) {
+    if rows.tokens[covered.clone()].iter().any(|&token| token != 0) {
         return Err(RowsError::value("side_at", entry, at, "the tokens of a chunk are 0"));
     }
-    if block.flags[covered].iter().any(|&flags| flags != 0) {
+    if rows.flags[covered].iter().any(|&flags| flags != 0) {
         return Err(RowsError::value("side_at", entry, at, "a chunk is part of the prompt"));
     }
     Ok(Place { row, end, name: None })
