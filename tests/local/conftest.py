@@ -27,6 +27,8 @@ def client(service: LocalServiceProcess) -> Iterator[Any]:
     import tinker
 
     with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as opened:
+        # The session begins with the first use of its holder; here, so that it is no test's own.
+        _ = opened.holder
         yield opened
 
 
