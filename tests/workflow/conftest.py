@@ -40,8 +40,21 @@ class Clone:
             command, cwd=self.root, env=variables, stdout=stream, stderr=errors, text=True, start_new_session=True
         )
 
-    def snakemake(self, *options: str, target: str = "train", recipe: str = RECIPE, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "snakemake", "--profile", "local", "--config", f"recipe={recipe}", *options, "--", target]
+    def snakemake(
+        self, *options: str, targets: tuple[str, ...] = ("train",), recipe: str = RECIPE, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--profile",
+            "local",
+            "--config",
+            f"recipe={recipe}",
+            *options,
+            "--",
+            *targets,
+        ]
         return self.run(*command, **env)
 
     def platoon(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -91,7 +91,9 @@ class Run:
 
 
 def prepare_longer(clone: Clone) -> None:
-    """The inputs of the recipe's run with a longer plan."""
+    """The warm start of the recipe, and the inputs of its run with a longer plan."""
+    made = clone.snakemake(targets=("results/warm/train.json", "results/main/inputs/image_map.json"))
+    assert made.returncode == 0, made.stdout + made.stderr
     target = clone.root / "long/inputs"
     target.mkdir(parents=True)
     for name in ("datasets.lock.json", "plan.json", "image_map.json"):
@@ -129,9 +131,9 @@ def strike(run: Run, process: subprocess.Popen[str], kill: Kill) -> bool:
     return alive
 
 
-def test_killed_at_twenty_moments_it_trains_the_same_rows(trained: Clone) -> None:
-    prepare_longer(trained)
-    whole, killed = Run(trained, "whole"), Run(trained, "killed")
+def test_u81_killed_at_twenty_moments_it_trains_the_same_rows_and_weights(clone: Clone) -> None:
+    prepare_longer(clone)
+    whole, killed = Run(clone, "whole"), Run(clone, "killed")
     whole.finish()
     print(f"kills of seed {SEED}")
     struck, most = 0, 0
@@ -151,7 +153,15 @@ def test_killed_at_twenty_moments_it_trains_the_same_rows(trained: Clone) -> Non
     assert [told(point) for point in found["curve"]] == [told(point) for point in expected["curve"]]
     assert [point["step"] for point in found["curve"]] == list(range(1, STEPS + 1))
     assert found["checkpoint"]["weights"] == expected["checkpoint"]["weights"]
+    assert weights(clone, found) == weights(clone, expected)
     assert not (killed.directory / "process.json").exists()
+
+
+def weights(clone: Clone, receipt: dict[str, Any]) -> bytes:
+    """Tensors and optimizer state without the header, which names the session."""
+    name = receipt["checkpoint"]["state_path"].removeprefix("tinker://")
+    data = (clone.root / f"runs/.tinker/checkpoints/{name}.safetensors").read_bytes()
+    return data[8 + int.from_bytes(data[:8], "little") :]
 
 
 def told(point: dict[str, Any]) -> tuple[Any, ...]:

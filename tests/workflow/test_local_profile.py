@@ -151,7 +151,7 @@ def test_a_longer_plan_extends_the_run(trained: Clone) -> None:
 
 
 def test_rebuild_makes_the_same_inputs(trained: Clone) -> None:
-    rebuilt = trained.snakemake(target="rebuild")
+    rebuilt = trained.snakemake(targets=("rebuild",))
     assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
     assert "verified: warm, main, eval-before, eval-after" in rebuilt.stdout + rebuilt.stderr
 
@@ -188,7 +188,7 @@ def test_a_recipe_at_fault_is_told_without_frames_of_our_code(trained: Clone, na
 
 def test_other_results_have_logs_of_their_own(trained: Clone) -> None:
     for settings, logs in ((("results=other/",), "other/logs/"), (("results=other", "logs=mine"), "mine/")):
-        planned = trained.snakemake(*settings, "-n", "--printshellcmds", target="prepare").stdout
+        planned = trained.snakemake(*settings, "-n", "--printshellcmds", targets=("prepare",)).stdout
         places = re.findall(r"--log-file (\S+)", planned)
         assert places and all(place.startswith(logs) for place in places), planned
 
