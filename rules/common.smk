@@ -25,7 +25,6 @@ UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
 # Each configuration is read once, however many rules and units ask for its files.
 sources = cache(read_sources)
 RESULTS = str(config.get("results", "results")).rstrip("/")
-PLATOON = f"{shlex.quote(sys.executable)} -m platoon"
 
 
 pathvars:
@@ -38,6 +37,11 @@ wildcard_constraints:
     run="(?!eval-)[a-z][a-z0-9_-]*",
     evaluation="[a-z][a-z0-9_-]*",
     unit="[a-z][a-z0-9_-]*",
+
+
+def platoon(wildcards, input):
+    """The command of this interpreter. As a function of the inputs it is not compared: another spelling of it reruns nothing."""
+    return f"{shlex.quote(sys.executable)} -m platoon"
 
 
 def config_path(unit):

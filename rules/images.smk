@@ -11,7 +11,7 @@ rule image_map:
         "<logs>/image_map/{unit}.log",
     localrule: True
     params:
-        platoon=PLATOON,
+        platoon=platoon,
     message:
         "map the images of {wildcards.unit}"
     shell:

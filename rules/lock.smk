@@ -12,7 +12,7 @@ rule resolve:
         "<logs>/resolve/{unit}.log",
     localrule: True
     params:
-        platoon=PLATOON,
+        platoon=platoon,
         config=lambda wildcards: config_path(wildcards.unit),
     message:
         "resolve {wildcards.unit}"
@@ -34,7 +34,7 @@ rule lock:
         mem_mb=1000,
         runtime="1h",
     params:
-        platoon=PLATOON,
+        platoon=platoon,
         base=lambda wildcards: Path(config_path(wildcards.unit)).parent,
     message:
         "lock the datasets of {wildcards.unit}"
@@ -54,7 +54,7 @@ checkpoint plan:
         "<logs>/plan/{unit}.log",
     localrule: True
     params:
-        platoon=PLATOON,
+        platoon=platoon,
     message:
         "plan the images of {wildcards.unit}"
     shell:

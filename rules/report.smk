@@ -12,7 +12,7 @@ rule summary:
         "<logs>/summary.log",
     localrule: True
     params:
-        platoon=PLATOON,
+        platoon=platoon,
     message:
         "write {output}"
     shell:
@@ -33,7 +33,7 @@ rule write_report:
         "<logs>/report.log",
     localrule: True
     params:
-        platoon=PLATOON,
+        platoon=platoon,
         figures=lambda wildcards, output: Path(output.figures[0]).parent,
         recipe=config["recipe"],
     message:
@@ -60,7 +60,7 @@ rule rebuild:
         "<logs>/rebuild.log",
     localrule: True
     params:
-        platoon=PLATOON,
+        platoon=platoon,
         recipe=config["recipe"],
         results=lambda wildcards, input: Path(input[0]).parents[2],
     message:

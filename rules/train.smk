@@ -21,7 +21,7 @@ rule train_run:
         mem_mb=8000,
         runtime="12h",
     params:
-        platoon=PLATOON,
+        platoon=platoon,
         source=lambda wildcards: config_path(wildcards.run),
         inputs=subpath(input.config, parent=True),
         parent=lambda wildcards, input: (
@@ -51,7 +51,7 @@ rule evaluate:
         mem_mb=8000,
         runtime="2h",
     params:
-        platoon=PLATOON,
+        platoon=platoon,
         source=lambda wildcards: config_path(f"eval-{wildcards.evaluation}"),
         inputs=subpath(input.config, parent=True),
     message:

@@ -41,20 +41,14 @@ class Clone:
         )
 
     def snakemake(
-        self, *options: str, targets: tuple[str, ...] = ("train",), recipe: str = RECIPE, **env: str
+        self,
+        *options: str,
+        targets: tuple[str, ...] = ("train",),
+        recipe: str = RECIPE,
+        interpreter: str = sys.executable,
+        **env: str,
     ) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--profile",
-            "local",
-            "--config",
-            f"recipe={recipe}",
-            *options,
-            "--",
-            *targets,
-        ]
+        command = [interpreter, "-m", "snakemake", "--profile", "local", "--config", f"recipe={recipe}", *options, "--", *targets]
         return self.run(*command, **env)
 
     def platoon(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

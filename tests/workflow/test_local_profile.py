@@ -76,6 +76,16 @@ def test_a_second_call_has_nothing_to_do(trained: Clone) -> None:
     assert NOTHING in again.stdout + again.stderr
 
 
+def test_another_spelling_of_the_interpreter_has_nothing_to_do(trained: Clone, tmp_path: Path) -> None:
+    """A script's first line may say `python3`, and an environment may have moved."""
+    elsewhere = tmp_path / "python"
+    elsewhere.symlink_to(sys.executable)
+    # A link outside of its environment does not find its packages by itself.
+    paths = os.pathsep.join([str(trained.root), *(path for path in sys.path if path)])
+    again = trained.snakemake("-n", interpreter=str(elsewhere), PYTHONPATH=paths)
+    assert NOTHING in again.stdout + again.stderr, again.stdout
+
+
 def test_a_dry_run_costs_little_more_than_an_empty_one(trained: Clone, tmp_path: Path) -> None:
     """Start-up is nearly all of both. CPU seconds taken in turns, and medians of them: other work of the machine adds to both."""
     (tmp_path / "Snakefile").write_text("rule all:\n    input: []\n")
