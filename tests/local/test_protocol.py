@@ -262,6 +262,30 @@ def test_states_restore_with_and_without_the_optimizer(client: Any, trainer: Any
     assert trainer.save_state("state", overwrite=True).result().path == path
 
 
+@pytest.mark.filterwarnings("ignore:DEPRECATED. TrainingClient.load_state:FutureWarning")
+def test_a_state_is_loaded_into_a_client_that_trained_on(rest: Any, trainer: Any, tokens: list[int]) -> None:
+    """The SDK still has these calls, though it wants a new client from a state."""
+    import tinker
+
+    def step() -> float:
+        trainer.forward_backward([chat(tokens)], "cross_entropy").result()
+        trainer.optim_step(tinker.AdamParams(learning_rate=1e-3)).result()
+        return float(trainer.forward([chat(tokens)], "cross_entropy").result().metrics["loss:sum"])
+
+    step()
+    path = trainer.save_state("left").result().path
+    first = step()
+    trainer.load_state_with_optimizer(path).result()
+    assert step() == first
+    trainer.load_state(path).result()
+    assert step() != first, "the optimizer began anew"
+    rest.delete_checkpoint_from_tinker_path(path).result()
+    for load in (trainer.load_state, trainer.load_state_with_optimizer):
+        with pytest.raises(tinker.RequestFailedError, match="left") as failure:
+            load(path).result()
+        assert str(failure.value.category) == "user"
+
+
 def test_base_model_samplers(client: Any) -> None:
     sampler = client.create_sampling_client(base_model=BASE).result()
     assert sampler.get_base_model() == BASE

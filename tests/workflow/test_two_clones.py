@@ -7,7 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -17,16 +20,16 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 UNITS = ("warm", "main", "eval-before", "eval-after")
 FETCH_KEYS = {"environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout"}
-FETCH = ("harbor", "fetch", "tests/recipes/tiny/rl.yaml", "--json", "--site", "profiles/local/site.yaml")
 
 
 def with_umask(clone: Clone, umask: str, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
     return clone.run("sh", "-c", f'umask {umask}; exec "$@"', "sh", *command, **env)
 
 
-def prepared(clone: Clone, umask: str, **env: str) -> dict[str, bytes]:
-    """The inputs of every unit, made by the workflow."""
-    command = [sys.executable, "-m", "snakemake", "--profile", "local", "--config", f"recipe={RECIPE}", "--", "prepare"]
+def prepared(clone: Clone, folder: Path, umask: str, **env: str) -> dict[str, bytes]:
+    """The inputs of every unit of the recipe in `folder`, made by the workflow."""
+    recipe = folder / Path(RECIPE).name
+    command = [sys.executable, "-m", "snakemake", "--profile", "local", "--config", f"recipe={recipe}", "--", "prepare"]
     done = with_umask(clone, umask, *command, **env)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {}
@@ -36,34 +39,54 @@ def prepared(clone: Clone, umask: str, **env: str) -> dict[str, bytes]:
     return found
 
 
-def in_another_order(directory: Path) -> None:
-    """The same files made anew, last first, with other modes and times."""
-    aside = directory.with_name("aside")
-    directory.rename(aside)
-    for source in sorted(aside.rglob("*"), reverse=True):
-        target = directory / source.relative_to(aside)
-        if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
-            target.chmod(0o600)
-            os.utime(target, (1, 1))
-    shutil.rmtree(aside)
+def fetched(clone: Clone, folder: Path) -> dict[str, Any]:
+    """What `platoon harbor fetch` says of the one entry of the recipe's run."""
+    done = clone.platoon("harbor", "fetch", str(folder / "rl.yaml"), "--json", "--site", "profiles/local/site.yaml")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
-def test_two_clones_make_the_same_bytes(checkout: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder whose file system lists what was made last first, where most list by a hash of the name."""
+    with TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+def in_another_order(source: Path, target: Path) -> None:
+    """The same files with other modes and times, copied as they are listed or against their names: listed in another order."""
+    shutil.copytree(source, target)
+    if listed(target / "tasks") == listed(source / "tasks"):
+        shutil.rmtree(target / "tasks")
+        for path in sorted((source / "tasks").rglob("*"), reverse=True):
+            place = target / path.relative_to(source)
+            if path.is_file():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, place)
+    for path in target.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    assert listed(target / "tasks") != listed(source / "tasks")
+
+
+def listed(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def test_two_clones_make_the_same_bytes(checkout: Path, tmp_path: Path, memory: Path) -> None:
     one = clone_of(checkout, tmp_path / "one")
     other = clone_of(checkout, tmp_path / "a place elsewhere" / "clone")
-    in_another_order(other.root / "tests/recipes/tiny/tasks")
+    folder = one.root / Path(RECIPE).parent
+    in_another_order(folder, memory / "recipe")
     home = tmp_path / "home"
     home.mkdir()
-    first = prepared(one, "022", LC_ALL="C.UTF-8", TZ="UTC", PYTHONHASHSEED="1")
-    second = prepared(other, "077", LC_ALL="C", TZ="Asia/Tokyo", HOME=str(home), PYTHONHASHSEED="2")
+    first = prepared(one, folder, "022", LC_ALL="C.UTF-8", TZ="UTC", PYTHONHASHSEED="1")
+    second = prepared(other, memory / "recipe", "077", LC_ALL="C", TZ="Asia/Tokyo", HOME=str(home), PYTHONHASHSEED="2")
     assert set(first) == {
         f"{unit}/{name}" for unit in UNITS for name in ("config.yaml", "datasets.lock.json", "plan.json", "image_map.json")
     }
     assert [name for name in first if first[name] != second[name]] == []
-    told = [with_umask(clone, "022", sys.executable, "-m", "platoon", *FETCH) for clone in (one, other)]
-    (here,), (there,) = ([json.loads(line) for line in done.stdout.splitlines()] for done in told)
+    here, there = (fetched(clone, place) for clone, place in ((one, folder), (other, memory / "recipe")))
     assert set(here) == FETCH_KEYS
     assert here == {**there, "lock": here["lock"]}
     assert (here["environment"], here["tasks"], here["runnable"], here["fetched"]) == ("shell", 6, 6, 0)
