@@ -8,6 +8,7 @@ mod arrays;
 mod blocks;
 mod detach;
 mod errors;
+mod fields;
 mod files;
 mod kernels;
 mod layers;
