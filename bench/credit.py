@@ -104,10 +104,9 @@ def stale_with_numpy(
     row_version = np.minimum.reduceat(version.view(np.uint64), call_offsets[:-1]).view(np.int64)
     oldest = np.array([-1 if bound is None else now - bound for now, bound in zip(CURRENT, BOUNDS, strict=True)])
     is_stale = (row_version < oldest[policy]) & (row_version >= 0)
-    stale_of_group = np.bincount(group[is_stale], minlength=GROUPS)
-    rows_of_group = np.bincount(group, minlength=GROUPS)
-    counts = np.bincount(policy[is_stale], minlength=POLICIES).astype(np.uint64)
-    return is_stale, stale_of_group > 0, (rows_of_group > 0) & (stale_of_group == rows_of_group), counts
+    pair = group * np.uint32(POLICIES) + policy
+    stale_of_pair = np.bincount(pair[is_stale], minlength=GROUPS * POLICIES)
+    return is_stale, stale_of_pair[pair] > 0
 
 
 def credit_with_numpy(

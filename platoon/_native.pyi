@@ -30,6 +30,7 @@ __all__ = [
     "content_hash",
     "dense_keys",
     "discount_weights",
+    "filter_zero",
     "from_stored",
     "git_blob_sha1",
     "hashed_files",
@@ -46,6 +47,7 @@ __all__ = [
     "posteriors",
     "publish_task",
     "reverse_kl",
+    "row_samples",
     "row_totals",
     "saved_files",
     "scale_rows",
@@ -141,8 +143,16 @@ def stale_rows(
     group_count: int,
     current: list[int],
     bounds: list[int | None],
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint64]]: ...
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]: ...
 def oldest_versions(call_version: NDArray[np.int64], call_offsets: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def row_samples(
+    flags: NDArray[np.uint8],
+    call: NDArray[np.uint32],
+    offsets: NDArray[np.int64],
+    call_routing: NDArray[np.int64],
+    threads: int | None = None,
+    tokens_a_thread: int = ...,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def dense_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]: ...
 def baselines(
     keys: Sequence[NDArray[Any]], rewards: NDArray[np.float64], is_peer: NDArray[np.bool_], leave_one_out: bool
@@ -154,6 +164,7 @@ def apply_advantages(
     per_token: bool,
     suppress_errors: bool,
     threads: int | None = None,
+    tokens_a_thread: int = ...,
 ) -> dict[str, Any]: ...
 def reverse_kl(
     flags: NDArray[np.uint8],
@@ -172,7 +183,11 @@ def scale_rows(
     offsets: NDArray[np.int64],
     weights: NDArray[np.float64],
     threads: int | None = None,
+    tokens_a_thread: int = ...,
 ) -> NDArray[np.float32]: ...
+def filter_zero(
+    trained_tokens: NDArray[np.int64], is_zero: NDArray[np.bool_], is_enabled: bool, is_zero_preserving: bool
+) -> tuple[NDArray[np.int64], bool, int]: ...
 def level_weights(
     row_depth: NDArray[np.uint16], row_start: NDArray[np.uint8], trained_tokens: NDArray[np.int64]
 ) -> NDArray[np.float64]: ...
@@ -189,6 +204,7 @@ def assemble(
     kept: NDArray[np.int64],
     scale: float,
     threads: int | None = None,
+    tokens_a_thread: int = ...,
 ) -> dict[str, NDArray[Any]]: ...
 def training_metrics(
     sampled: NDArray[np.float32],

@@ -129,7 +129,4 @@ def filter_zero_advantages(applied: AppliedAdvantages, *, is_enabled: bool, is_z
     all exactly 0 are dropped; if no row is left, or every advantage is 0, nothing is sent. Rows without trained tokens go in any
     case: they have nothing to learn and are not in the denominator.
     """
-    has_tokens_R = applied.trained_tokens_R > 0
-    is_kept_R = has_tokens_R & ~applied.is_zero_R if is_enabled and is_zero_preserving else has_tokens_R
-    is_sent = bool(is_kept_R.any()) and not (is_zero_preserving and bool(applied.is_zero_R.all()))
-    return KeptRows(np.flatnonzero(is_kept_R).astype(np.int64), is_sent, applied.trained_tokens)
+    return KeptRows(*_native.filter_zero(applied.trained_tokens_R, applied.is_zero_R, is_enabled, is_zero_preserving))

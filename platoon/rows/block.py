@@ -134,24 +134,22 @@ class RowBlock:
         """C."""
         return len(self.call_policy)
 
-    @cached_property
+    @property
     def action_count_R(self) -> NDArray[np.int64]:  # noqa: N802  because the suffix is a dimension
         """Trainable tokens of each row."""
-        if not self.row_count:
-            return np.zeros(0, np.int64)
-        counts = np.add.reduceat(self.flags & ACTION, self.offsets[:-1], dtype=np.int64)
-        counts.flags.writeable = False
-        return counts
+        return self._samples[0]
 
-    @cached_property
+    @property
     def routing_R(self) -> NDArray[np.int64]:  # noqa: N802  because the suffix is a dimension
         """The service handle of each row's last call, -1 for none."""
-        last_R = np.full(self.row_count, -1, np.int64)
-        at_S = np.flatnonzero(self.call != NO_CALL)
-        # Later tokens overwrite earlier ones of the same row.
-        last_R[np.searchsorted(self.offsets, at_S, side="right") - 1] = self.call_routing[self.call[at_S]]
-        last_R.flags.writeable = False
-        return last_R
+        return self._samples[1]
+
+    @cached_property
+    def _samples(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        columns = _native.row_samples(self.flags, self.call, self.offsets, self.call_routing)
+        for column in columns:
+            column.flags.writeable = False
+        return columns
 
     def digest(self) -> str:
         """`sha256:<hex>` of names and columns."""

@@ -18,18 +18,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, eq=False)
 class StaleRows:
-    """Verdicts of rows and groups.
+    """What either filter drops.
 
-    is_stale_R: bool[R], too old under its own policy's bound.
-    has_stale_G: bool[G], at least one row is too old; the filter by group drops such a group whole.
-    is_stale_G: bool[G], it has rows and all are too old; the filter by row leaves nothing of it.
-    count_P: stale rows by policy, in the order of the block's `policies`.
+    is_stale_R: bool[R], too old under its own policy's bound; the filter by row drops it.
+    is_group_stale_R: bool[R], it or another row of its policy in its group is too old; the filter by group drops it.
     """
 
     is_stale_R: NDArray[np.bool_]
-    has_stale_G: NDArray[np.bool_]
-    is_stale_G: NDArray[np.bool_]
-    count_P: NDArray[np.uint64]
+    is_group_stale_R: NDArray[np.bool_]
 
 
 def stale_rows(

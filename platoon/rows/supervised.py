@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from platoon import _native
 from platoon.rows.advantages import apply_advantages
 from platoon.rows.assembly import AssembledRows, assemble
 from platoon.rows.block import ACTION, COLUMNS, NO_CALL, RowBlock, ShapeError
@@ -33,15 +34,17 @@ def supervised_block(
     marks_T = np.concatenate([*is_trained, np.zeros(0, np.bool_)])
     marks_T[offsets[:-1]] = False
     rows_R = np.arange(count, dtype=np.uint32)
-    has_marks_R = np.logical_or.reduceat(marks_T, offsets[:-1]) if count else np.zeros(0, np.bool_)
+    flags_T, call_T = marks_T * np.uint8(ACTION), np.where(marks_T, np.repeat(rows_R, lengths_R), np.uint32(NO_CALL))
+    nothing_R = np.full(count, NONE, np.int64)
+    action_count_R, _ = _native.row_samples(flags_T, call_T, offsets, nothing_R)
     values: dict[str, Any] = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items() if name.startswith(("call_", "row_"))}
-    values |= {name: np.full(count, NONE, np.int64) for name in ("call_version", "call_routing", "row_version")}
-    values |= {"row_member": rows_R, "row_start": has_marks_R.astype(np.uint8)}
+    values |= dict.fromkeys(("call_version", "call_routing", "row_version"), nothing_R)
+    values |= {"row_member": rows_R, "row_start": (action_count_R > 0).astype(np.uint8)}
     return RowBlock(
         tokens=np.concatenate([*tokens, np.zeros(0, np.uint32)]),
         logprobs=np.zeros(len(marks_T), np.float32),
-        flags=marks_T * np.uint8(ACTION),
-        call=np.where(marks_T, np.repeat(rows_R, lengths_R), np.uint32(NO_CALL)),
+        flags=flags_T,
+        call=call_T,
         offsets=offsets,
         policies=(policy,),
         roles=(role,),

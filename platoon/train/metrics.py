@@ -149,13 +149,14 @@ REGISTRY: tuple[Metric, ...] = (
         },
     ),
     *_table(
+        # Over the trained tokens of each microbatch; then every microbatch counts once, whatever its size.
         "optim/",
         "mean",
         "nats",
         {
-            "kl_sample_train_v1": "sampler's less learner's logprob, over trained tokens",
-            "kl_sample_train_v2": "half the mean square of that",
-            "entropy": "minus the sampler's logprob",
+            "kl_sample_train_v1": "sampler's less learner's logprob: means over trained tokens, averaged over microbatches",
+            "kl_sample_train_v2": "half the mean square of that, averaged so",
+            "entropy": "minus the sampler's logprob, averaged so",
         },
     ),
     *_table(
@@ -163,8 +164,14 @@ REGISTRY: tuple[Metric, ...] = (
         "mean",
         "ratio",
         {
-            **{f"importance_weight_{part}": "learner's to sampler's probability" for part in ("mean", "std", "min", "max")},
-            **{f"clip_frac_{part}": "share of ratios outside the clip bounds" for part in ("low", "high", "total")},
+            **{
+                f"importance_weight_{part}": f"learner's to sampler's probability: {part} of each microbatch, averaged over them"
+                for part in ("mean", "std", "min", "max")
+            },
+            **{
+                f"clip_frac_{part}": "share of a microbatch's ratios outside the clip bounds, averaged over microbatches"
+                for part in ("low", "high", "total")
+            },
         },
     ),
     *_table(

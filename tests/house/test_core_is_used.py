@@ -69,6 +69,17 @@ def test_files_are_hashed_by_the_core(nodes: Nodes) -> None:
     assert found == set()
 
 
+def test_rows_are_counted_and_grouped_by_the_core(nodes: Nodes) -> None:
+    """numpy's reductions over groups of entries have a kernel each."""
+    reductions = {"reduceat", "bincount", "unique", "isin", "searchsorted"}
+    found = {
+        (place, ast.unparse(node))
+        for place, node in nodes
+        if place.startswith(("platoon/rows/", "platoon/train/")) and isinstance(node, ast.Call) and called(node) in reductions
+    }
+    assert found == set()
+
+
 def test_the_core_is_given_arrays(nodes: Nodes) -> None:
     """A name, a path and a number a policy or a layer may stand in a list; what grows with tokens, rows and calls may not."""
     calls = [(place, node) for place, node in nodes if is_core(node)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
 import tarfile
@@ -15,6 +16,7 @@ import pytest
 
 from platoon import _native
 from platoon._native import DataError, ShapeError, UnsupportedError
+from platoon.rows.merge import TrajectoryCalls, build_block
 from tests.native.sif_files import oci_sif
 
 pytestmark = pytest.mark.unit
@@ -114,6 +116,11 @@ PAIRS: dict[tuple[str, str], tuple[Make, type[Exception], str]] = {
     ("rows", "Offsets"): (scale([1.0], (1, 1)), ShapeError, r"offsets\[0\] is 1"),
     ("rows", "Value"): (lambda _: _native.stale_rows(*STALE, [0], [None]), DataError, r"row_policy\[0\] is 3"),
     ("rows", "Rule"): (lambda _: _native.dense_keys([]), DataError, "a key needs"),
+    ("rows", "Within"): (
+        lambda _: build_block([TrajectoryCalls(0, 0, "root", 0, math.nan, [])], (), ("root",)),
+        DataError,
+        r"trajectories\[0\].row_reward\[0\] is NaN",
+    ),
     ("squash", "Io"): (lambda place: _native.squash_entries(place / "absent"), FileNotFoundError, "absent"),
     ("squash", "NotAFile"): (_native.squash_entries, DataError, "not a regular file"),
     ("squash", "Magic"): (squashfs(magic=("<I", 0, 0)), DataError, "is expected at byte 0"),

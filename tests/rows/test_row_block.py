@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from platoon.rows import codec
 from platoon.rows.block import ACTION, COLUMNS, DataError, RowBlock, ShapeError, concat
 from tests.properties import examples
-from tests.rows.generated import POLICIES, ROLES, block_of, blocks, trajectories
+from tests.rows.generated import POLICIES, ROLES, blocks
+from tests.twins import row_block as twin
 
 pytestmark = pytest.mark.unit
 
@@ -95,31 +97,44 @@ def test_arrays_are_read_only() -> None:
             values[...] = 0
 
 
+def plain(block: RowBlock) -> dict[str, list[Any]]:
+    return {name: values.tolist() for name, values in block.columns().items()}
+
+
+def same_columns(block: RowBlock, expected: dict[str, list[Any]]) -> None:
+    for name, dtype in COLUMNS.items():
+        np.testing.assert_array_equal(getattr(block, name), np.array(expected[name], dtype), err_msg=name, strict=True)
+
+
 @examples(60)
-@given(trajectories(), st.data())
-def test_selected_rows_are_those_rows(plain: list[dict[str, Any]], data: st.DataObject) -> None:
-    block = block_of(plain)
+@given(blocks, st.data())
+def test_selected_rows_agree_with_twin(block: RowBlock, data: st.DataObject) -> None:
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=block.row_count, max_size=block.row_count)), np.bool_)
     chosen = block.select(mask)
-    assert chosen.digest() == block.select(np.flatnonzero(mask)).digest()
-    assert chosen.row_count == mask.sum()
-    for new, old in enumerate(np.flatnonzero(mask)):
-        here = slice(*chosen.offsets[new : new + 2])
-        there = slice(*block.offsets[old : old + 2])
-        for name in ("tokens", "logprobs", "flags"):
-            np.testing.assert_array_equal(getattr(chosen, name)[here], getattr(block, name)[there])
-        sampled = chosen.flags[here] > 0
-        old_calls, new_calls = block.call[there][sampled], chosen.call[here][sampled]
-        for name in ("call_policy", "call_version", "call_routing"):
-            np.testing.assert_array_equal(getattr(chosen, name)[new_calls], getattr(block, name)[old_calls])
-    starts: dict[tuple[int, int], int] = {}
-    for row in range(chosen.row_count):
-        key = (int(chosen.row_member[row]), int(chosen.row_trajectory[row]))
-        if chosen.action_count_R[row]:
-            assert chosen.row_start[row] == (key not in starts)
-            starts[key] = row
-    # Calls that no row needs are gone: what was dropped leaves no trace.
-    assert chosen.call_count == len(np.unique(chosen.call[chosen.flags > 0]))
+    same_columns(chosen, twin.select(plain(block), np.flatnonzero(mask).tolist()))
+    same_columns(block.select(np.flatnonzero(mask)), plain(chosen))
+    RowBlock(**chosen.columns(), policies=chosen.policies, roles=chosen.roles, side_names=chosen.side_names)
+
+
+NAMES = st.permutations(["main", "helper", "other"])
+
+
+@examples(60)
+@given(st.lists(st.tuples(blocks, NAMES), min_size=2, max_size=3))
+def test_joined_rows_agree_with_twin(named: list[tuple[RowBlock, list[str]]]) -> None:
+    """Of blocks whose tables hold the same names and others, each in an order of its own."""
+    parts = [replace(block, policies=tuple(names), roles=tuple(names)) for block, names in named]
+    joined = concat(parts)
+    maps = [
+        {
+            "policies": [joined.policies.index(name) for name in part.policies],
+            "roles": [joined.roles.index(name) for name in part.roles],
+            "side": [joined.side_names.index(name) for name in part.side_names],
+        }
+        for part in parts
+    ]
+    same_columns(joined, twin.concat([plain(part) for part in parts], maps))
+    RowBlock(**joined.columns(), policies=joined.policies, roles=joined.roles, side_names=joined.side_names)
 
 
 @examples(60)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from platoon import _native
 from platoon.rows import advantages as credit_on_tokens
 from platoon.rows.assembly import assemble
-from platoon.rows.block import ACTION, DataError, RowBlock, ShapeError
+from platoon.rows.block import DataError, RowBlock, ShapeError
 from platoon.rows.credit import agent_keys, group_baselines, keyed_baselines
 from platoon.rows.distillation import reverse_kl, teacher_column
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
@@ -27,6 +30,20 @@ pytestmark = pytest.mark.unit
 
 REWARDS = st.floats(-4, 4)
 ADVANTAGES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-30, math.nan]) | st.floats(-4, 4)
+THREADS = (1, 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_tokens_are_shared() -> Iterator[None]:
+    """What kernels share among threads only for a million tokens, they share here token by token."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("apply_advantages", "assemble", "row_samples", "scale_rows"):
+            patch.setattr(_native, name, functools.partial(getattr(_native, name), tokens_a_thread=1))
+        yield
+
+
+def drawn_bools(data: st.DataObject, count: int) -> list[bool]:
+    return data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
 
 
 def same(ours: Any, expected: Any) -> None:
@@ -45,9 +62,9 @@ def test_stale_rows_agree_with_twin(block: RowBlock, data: st.DataObject) -> Non
     bounds = data.draw(st.lists(st.none() | st.integers(0, 4), min_size=2, max_size=2))
     groups = data.draw(st.lists(st.integers(0, 3), min_size=block.row_count, max_size=block.row_count))
     ours = stale_rows(block, current, bounds, group_of_row_R=np.array(groups, np.uint32), group_count=4)
-    expected = twin.stale(block.row_version.tolist(), block.row_policy.tolist(), groups, 4, current, bounds)
-    for mine, theirs in zip((ours.is_stale_R, ours.has_stale_G, ours.is_stale_G, ours.count_P), expected, strict=True):
-        same(mine, theirs)
+    is_stale, is_group_stale = twin.stale(block.row_version.tolist(), block.row_policy.tolist(), groups, current, bounds)
+    same(ours.is_stale_R, is_stale)
+    same(ours.is_group_stale_R, is_group_stale)
 
 
 @examples(60)
@@ -61,8 +78,8 @@ def test_a_row_is_as_old_as_its_oldest_call(calls_of_rows: list[list[int]]) -> N
 def test_staleness_by_policy_name() -> None:
     call = Call(np.array([1], np.uint32), np.array([2], np.uint32), np.zeros(1, np.float32), "main", version=3)
     block = build_block([TrajectoryCalls(0, 0, "root", 0, 0.0, [call])], ("main",), ("root",))
-    assert not stale_rows(block, {"main": 5}, {"main": 2}).has_stale_G[0]
-    assert stale_rows(block, {"main": 6}, {"main": 2}).is_stale_G[0]
+    assert not stale_rows(block, {"main": 5}, {"main": 2}).is_group_stale_R[0]
+    assert stale_rows(block, {"main": 6}, {"main": 2}).is_group_stale_R[0]
     assert not stale_rows(block, {"main": 6}, {"main": None}).is_stale_R[0]
     with pytest.raises(DataError, match="bound: none for policy main"):
         stale_rows(block, {"main": 6}, {"other": 2})
@@ -133,53 +150,61 @@ def test_keys_need_columns_of_one_length() -> None:
         agent_keys([1], [1, 2])
 
 
-def applied_to(block: RowBlock, data: st.DataObject) -> tuple[Any, dict[str, Any]]:
-    per_token = data.draw(st.booleans())
-    suppress = data.draw(st.booleans())
-    count = block.token_count if per_token else block.row_count
-    values = data.draw(st.lists(ADVANTAGES, min_size=count, max_size=count))
-    given_values = np.array(values, np.float32 if per_token else np.float64)
-    ours = credit_on_tokens.apply_advantages(block, given_values, filter_errors=suppress)
-    expected = twin.apply(block.flags.tolist(), block.offsets.tolist(), given_values.tolist(), per_token, suppress)
-    return ours, expected
+@examples(60)
+@given(blocks)
+def test_what_rows_sampled_agrees_with_twin(block: RowBlock) -> None:
+    counts, routing = twin.row_samples({name: values.tolist() for name, values in block.columns().items()})
+    same(block.action_count_R, counts)
+    same(block.routing_R, routing)
+    for threads in THREADS:
+        found = _native.row_samples(block.flags, block.call, block.offsets, block.call_routing, threads)
+        same(found[0], counts)
+        same(found[1], routing)
 
 
 @examples(60)
 @given(blocks, st.data())
 def test_the_way_to_the_service_agrees_with_twins(block: RowBlock, data: st.DataObject) -> None:
-    """Advantages, weights, filter and assembly, as a step runs them."""
-    ours, expected = applied_to(block, data)
-    same(ours.advantages_T, expected["advantages"])
-    same(ours.is_trained_T, expected["trained"])
-    assert dataclasses.astuple(ours.errors) == expected["counters"]
-    spans = twin.spans(block.offsets.tolist())
-    same(ours.trained_tokens_R, [sum(expected["trained"][at] for at in span) for span in spans])
-
+    """Advantages, weights, filter and assembly, as a step runs them, with one thread and with two."""
+    per_token, suppress, enabled, preserving = drawn_bools(data, 4)
+    count = block.token_count if per_token else block.row_count
+    values = np.array(data.draw(st.lists(ADVANTAGES, min_size=count, max_size=count)), np.float32 if per_token else np.float64)
     weights = data.draw(st.lists(st.sampled_from([0.0, 0.5, 3.0]), min_size=block.row_count, max_size=block.row_count))
-    scaled = credit_on_tokens.scale(block, ours, np.array(weights, np.float64))
-    values = [0.0] * block.token_count
+    plain = {name: values.tolist() for name, values in block.columns().items()}
+    expected = twin.apply(plain["flags"], plain["offsets"], values.tolist(), per_token, suppress)
+    spans = twin.spans(plain["offsets"])
+    trained = [sum(expected["trained"][at] for at in span) for span in spans]
+    scaled = [0.0] * block.token_count
     for span, weight in zip(spans, weights, strict=True):
         for at in span:
-            values[at] = twin.single(expected["advantages"][at] * weight)
-    same(np.abs(scaled.advantages_T), np.abs(values))
-    is_zero = [all(not expected["trained"][at] or values[at] == 0 for at in span) for span in spans]
-    same(scaled.is_zero_R, is_zero)
+            scaled[at] = twin.single(expected["advantages"][at] * weight)
+    is_zero = [all(not expected["trained"][at] or scaled[at] == 0 for at in span) for span in spans]
+    kept, is_sent, denominator = twin.filter_zero(trained, is_zero, enabled, preserving)
+    wanted = twin.assemble(plain, scaled, expected["trained"], kept, 1 / (denominator + 1e-8))
+    for threads in THREADS:
+        ours = credit_on_tokens.apply_advantages(block, values, filter_errors=suppress, threads=threads)
+        same(ours.advantages_T, expected["advantages"])
+        same(ours.is_trained_T, expected["trained"])
+        same(ours.trained_tokens_R, trained)
+        same(ours.is_zero_R, [all(expected["advantages"][at] == 0 for at in span) for span in spans])
+        assert dataclasses.astuple(ours.errors) == expected["counters"]
 
-    kept = credit_on_tokens.filter_zero_advantages(scaled, is_enabled=True, is_zero_preserving=True)
-    assert kept.kept_K.tolist() == [row for row, zero in enumerate(is_zero) if not zero]
-    assert kept.is_sent == (not all(is_zero))
-    assert kept.represented_tokens == sum(expected["trained"])
+        weighted = credit_on_tokens.scale(block, ours, np.array(weights, np.float64), threads=threads)
+        same(np.abs(weighted.advantages_T), np.abs(scaled))
+        same(weighted.is_zero_R, is_zero)
 
-    rows = assemble(block, scaled, kept.kept_K, denominator=kept.represented_tokens)
-    plain = {name: getattr(block, name).tolist() for name in ("tokens", "logprobs", "offsets")}
-    wanted = twin.assemble(plain, values, expected["trained"], kept.kept_K.tolist(), 1 / (kept.represented_tokens + 1e-8))
-    same(rows.input_tokens_S, wanted["input_tokens"])
-    same(rows.target_tokens_S, wanted["target_tokens"])
-    same(rows.logprobs_S, wanted["logprobs"])
-    same(rows.is_trained_S, wanted["trained"])
-    same(rows.offsets, wanted["offsets"])
-    same(np.abs(rows.advantages_S), np.abs(wanted["advantages"]))
-    assert not rows.advantages_S[~rows.is_trained_S].any()
+        found = credit_on_tokens.filter_zero_advantages(weighted, is_enabled=enabled, is_zero_preserving=preserving)
+        assert (found.kept_K.tolist(), found.is_sent, found.represented_tokens) == (kept, is_sent, denominator)
+
+        rows = assemble(block, weighted, found.kept_K, denominator=denominator, threads=threads)
+        same(rows.input_tokens_S, wanted["input_tokens"])
+        same(rows.target_tokens_S, wanted["target_tokens"])
+        same(rows.logprobs_S, wanted["logprobs"])
+        same(rows.is_trained_S, wanted["trained"])
+        same(rows.offsets, wanted["offsets"])
+        same(rows.routing_K, [twin.row_samples(plain)[1][row] for row in kept])
+        same(np.abs(rows.advantages_S), np.abs(wanted["advantages"]))
+        assert not rows.advantages_S[~rows.is_trained_S].any()
 
 
 def sample(rewards: list[float], depths: list[int]) -> RowBlock:
@@ -206,19 +231,42 @@ def test_errors_are_never_rewarded() -> None:
     assert kept.trained_tokens_R.tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("kind", ["level", "discount"])
-def test_weights_agree_with_twins(kind: str) -> None:
-    block = sample([1.0, 2.0, 3.0, -1.0], [0, 1, 1, 3])
-    applied = credit_on_tokens.apply_advantages(block, block.row_reward, filter_errors=True)
-    tokens = applied.trained_tokens_R.tolist()
-    if kind == "level":
-        ours = credit_on_tokens.level_weights(block, applied)
-        close(ours, twin.level_weights(block.row_depth.tolist(), block.row_start.tolist(), tokens))
-        assert ours[1] == ours[2] == ours[0] / 2
-    else:
-        ours = credit_on_tokens.discount_weights(block, applied, gamma=0.7)
-        close(ours, twin.discount_weights(block.row_depth.tolist(), tokens, 0.7))
-    close((ours * tokens).sum() / sum(tokens), 1.0)
+@examples(60)
+@given(blocks, st.data())
+def test_starts_that_survive_agree_with_twin(block: RowBlock, data: st.DataObject) -> None:
+    is_kept = drawn_bools(data, block.row_count)
+    has_tokens = [mark and count > 0 for mark, count in zip(drawn_bools(data, block.row_count), block.action_count_R, strict=True)]
+    ours = _native.surviving_starts(block.row_start, np.array(has_tokens, np.bool_), np.array(is_kept, np.bool_))
+    same(ours, twin.surviving_starts(agents_of(block), has_tokens, is_kept))
+
+
+@examples(60)
+@given(blocks, st.data())
+def test_weights_agree_with_twins(block: RowBlock, data: st.DataObject) -> None:
+    """Errors take tokens, and rows that lost all of theirs are no starts."""
+    values = data.draw(st.lists(st.sampled_from([1.0, -1.0]), min_size=block.row_count, max_size=block.row_count))
+    applied = credit_on_tokens.apply_advantages(block, np.array(values, np.float64), filter_errors=True)
+    gamma = data.draw(st.floats(0.1, 3))
+    depths, tokens = block.row_depth.tolist(), applied.trained_tokens_R.tolist()
+    starts = twin.surviving_starts(agents_of(block), [count > 0 for count in tokens], [True] * block.row_count)
+    if not sum(tokens):
+        for weigh in (credit_on_tokens.level_weights, functools.partial(credit_on_tokens.discount_weights, gamma=gamma)):
+            if block.row_count:
+                with pytest.raises(DataError, match="add up to nothing"):
+                    weigh(block, applied)
+            else:
+                assert not len(weigh(block, applied))
+        return
+    level = credit_on_tokens.level_weights(block, applied)
+    close(level, twin.level_weights(depths, starts, tokens))
+    discount = credit_on_tokens.discount_weights(block, applied, gamma=gamma)
+    close(discount, twin.discount_weights(depths, tokens, gamma))
+    for weights in (level, discount):
+        close((weights * tokens).sum() / sum(tokens), 1.0)
+
+
+def agents_of(block: RowBlock) -> list[tuple[int, int]]:
+    return list(zip(block.row_member.tolist(), block.row_trajectory.tolist(), strict=True))
 
 
 @examples(60)
@@ -250,23 +298,6 @@ def test_a_teacher_that_did_not_score_is_named() -> None:
         teacher_column(block, scored[:1])
     with pytest.raises(DataError, match="coefficient"):
         reverse_kl(block, teacher_column(block, [scored[0]] * 2), np.zeros(2), kl_coefficient=math.inf)
-
-
-def test_threads_make_no_difference() -> None:
-    """Over more than two million tokens, which are shared among threads; the Rust tests do the same for more of them."""
-    half = 1_100_000
-    call = Call(np.arange(half, dtype=np.uint32), np.arange(7, dtype=np.uint32), -np.arange(7, dtype=np.float32), "main")
-    items = [TrajectoryCalls(0, index, "root", 0, 0.5 - index, [call]) for index in range(2)]
-    block = build_block(items, ("main",), ("root",))
-    results = []
-    for threads in (1, 2):
-        applied = credit_on_tokens.apply_advantages(block, block.row_reward, filter_errors=True, threads=threads)
-        scaled = credit_on_tokens.scale(block, applied, np.array([0.3, 0.7]), threads=threads)
-        rows = assemble(block, scaled, np.arange(2), denominator=3, threads=threads)
-        results.append([applied.trained_tokens_R, scaled.advantages_T, rows.advantages_S, rows.input_tokens_S, rows.logprobs_S])
-    for alone, shared in zip(*results, strict=True):
-        same(shared, alone)
-    assert applied.trained_tokens == 14 and not (block.flags[:half] & ACTION).any()
 
 
 def test_weights_need_tokens() -> None:

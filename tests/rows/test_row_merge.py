@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import given
 
 from platoon.rows.block import ACTION, COLUMNS, ERROR, MESSAGE, NO_CALL, DataError, RowBlock, ShapeError, concat
 from platoon.rows.merge import Call, TrajectoryCalls, TrajectoryMerger, build_block
+from platoon.rows.side import Chunk
 from tests.properties import examples
 from tests.rows.generated import POLICIES, ROLES, block_of, trajectories, typed_call
 from tests.twins import row_block as twin
@@ -112,3 +115,63 @@ def test_a_broken_call_is_refused_and_changes_nothing(broken: Call, error: type[
 def test_an_unknown_role_is_refused() -> None:
     with pytest.raises(DataError, match="role 'boss'"):
         TrajectoryMerger(member=0, trajectory=0, role="boss", policies=POLICIES, roles=ROLES)
+
+
+FIELDS = [
+    ("member", [-1, 2**32, 10**5000, 0.5, "x", None]),
+    ("trajectory", [-1, 2**32, "x"]),
+    ("role", [3, None, "boss", "\udcff"]),
+    ("depth", [-1, 70_000, "x"]),
+    ("reward", ["x", None, 10**400]),
+    ("policy", [3, None, "other", "\udcff"]),
+    ("version", [2**63, -(2**63) - 1, 0.5, "x"]),
+    ("routing", [2**63, "x", None]),
+    ("is_error", ["x", None, 1]),
+    ("is_message", ["x", None, 1]),
+    ("at", [-1, 2**32, "x"]),
+    ("length", [-1, 2**32, "x"]),
+    ("name", [3, None, "\udcff"]),
+    ("data", [3, None, "x"]),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in FIELDS for value in values], ids=lambda _: "")
+def test_a_field_of_another_kind_is_named_with_its_call(field: str, value: Any) -> None:
+    """Whatever a field holds, the refusal is a DataError that names it: of a block, of a call alone, of a trajectory alone."""
+    good = call([0, 2], [3], chunks=(Chunk(0, 1, "image", b""),))
+    chunk = replace(good.chunks[0], **({field: value} if hasattr(good.chunks[0], field) else {}))
+    bad = replace(good, chunks=(chunk,), **({field: value} if hasattr(good, field) else {}))
+    first = TrajectoryCalls(0, 0, "root", 0, 1.0, [good])
+    second = replace(first, calls=[good, bad], **({field: value} if hasattr(first, field) else {}))
+    inner = field if hasattr(first, field) else f"calls[1].{field}" if hasattr(good, field) else f"calls[1].chunks[0].{field}"
+    with pytest.raises(DataError, match=rf"^trajectories\[1\]\.{re.escape(inner)}\b") as caught:
+        build_block([first, second], POLICIES, ROLES)
+    assert caught.type is DataError
+    if bad.chunks != good.chunks or hasattr(good, field):
+        merger = TrajectoryMerger(member=0, trajectory=0, role="root", policies=POLICIES, roles=ROLES)
+        with pytest.raises(DataError, match=rf"^(chunks\[0\]\.)?{field}\b"):
+            merger.push(bad)
+    elif field != "reward":
+        agent = {"member": 0, "trajectory": 0, "role": "root", "depth": 0} | {field: value}
+        with pytest.raises(DataError, match=rf"^{field}\b"):
+            TrajectoryMerger(**agent, policies=POLICIES, roles=ROLES)
+
+
+def test_every_field_has_a_row() -> None:
+    columns = {"prompt", "action", "logprobs", "chunks", "calls"}
+    held = {field.name for kind in (TrajectoryCalls, Call, Chunk) for field in fields(kind)}
+    assert {field for field, _ in FIELDS} == held - columns
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "text"),
+    [
+        (call([1, 2**31], [2]), DataError, r"prompt\[1\] is 2147483648"),
+        (call([1], [2], [0.0, 0.0]), ShapeError, "logprobs: 2 entries where 1"),
+        (Call(np.array([1]), np.array([2], np.uint32), np.zeros(1, np.float32), "main"), DataError, "prompt: int64"),
+        (replace(call([1], [2]), prompt=np.zeros(4, np.uint32)[::2]), ShapeError, "prompt: not contiguous"),
+    ],
+)
+def test_a_broken_column_is_named_with_its_call(broken: Call, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=rf"^trajectories\[0\]\.calls\[1\]\.{text}"):
+        block(call([1], [2]), broken)

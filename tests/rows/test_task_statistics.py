@@ -95,6 +95,23 @@ def test_the_generator_is_numpys() -> None:
     assert words == theirs.random_raw(8).tolist()
 
 
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1), st.floats(0, 1), st.integers(0, 4)), max_size=12), st.integers(0, 4))
+def test_summaries_by_label_agree_with_twin(tasks: list[tuple[int, float, float, int]], count: int) -> None:
+    labels, at_1, at_group, bands = [column(tasks, index, dtype) for index, dtype in enumerate((np.uint32, float, float, np.uint8))]
+    single, group = statistics.Outlook(at_1, at_1, bands), statistics.Outlook(at_group, at_1, bands)
+    if count > len(tasks) or max(labels, default=0) >= count > 0 or (tasks and not count):
+        with pytest.raises(DataError, match="labels"):
+            statistics.label_summary(single, group, labels, label_count=count)
+        return
+    summary = statistics.label_summary(single, group, labels, label_count=count)
+    expected = twin.label_summary(labels.tolist(), count, at_1.tolist(), at_group.tolist(), bands.tolist())
+    assert summary.tasks.tolist() == [item[0] for item in expected]
+    np.testing.assert_allclose(summary.pass_at_1, column(expected, 1, float), rtol=1e-6)
+    np.testing.assert_allclose(summary.pass_at_group, column(expected, 2, float), rtol=1e-6)
+    assert summary.bands.tolist() == [item[3] for item in expected]
+
+
 def test_labels_are_summed_up() -> None:
     seen = statistics.Posteriors(np.array([1.0, 1.0, 30.0]), np.array([1.0, 3.0, 1.0]), np.ones(1))
     single, group = statistics.outlook(seen, group_size=1), statistics.outlook(seen, group_size=4)

@@ -91,6 +91,10 @@ def merge(trajectories: Sequence[dict[str, Any]]) -> Columns:
             out["row_version"].append(min(row["versions"], default=-1))
             has_started = has_started or has_action
     out["offsets"].insert(0, 0)
+    return with_items(out, items)
+
+
+def with_items(out: Columns, items: Sequence[bytes]) -> Columns:
     out["item_bytes"] = list(b"".join(items))
     out["item_offsets"] = [sum(len(item) for item in items[:index]) for index in range(len(items) + 1)]
     return out
@@ -134,3 +138,68 @@ def digest(columns: Columns, policies: Sequence[str], roles: Sequence[str], side
         header += f"{name} {dtype} {len(values)}\n".encode()
         body += struct.pack(f"<{len(values)}{code}", *values)
     return hashlib.sha256(header + b"\n" + body).hexdigest()
+
+
+def select(columns: Columns, rows: Sequence[int]) -> Columns:
+    """The columns of some rows: what they name is numbered anew, and the first row with an action of each agent starts it."""
+    return made_of([row for index, row in enumerate(rows_of(columns)) if index in rows])
+
+
+def concat(blocks: Sequence[Columns], name_maps: Sequence[dict[str, list[int]]]) -> Columns:
+    """The columns of all rows; the maps of a block (policies, roles, side) number its names in the joined tables."""
+    rows = []
+    for number, (columns, maps) in enumerate(zip(blocks, name_maps, strict=True)):
+        for row in rows_of(columns):
+            row["row_policy"], row["row_role"] = maps["policies"][row["row_policy"]], maps["roles"][row["row_role"]]
+            row["side"] = [(at, length, maps["side"][name], data) for at, length, name, data in row["side"]]
+            row["calls"] = {(number, at): (maps["policies"][call[0]], *call[1:]) for at, call in row["calls"].items()}
+            row["call"] = [NO_CALL if at == NO_CALL else (number, at) for at in row["call"]]
+            rows.append(row | {"agent": (number, *row["agent"])})
+    return made_of(rows)
+
+
+def rows_of(columns: Columns) -> list[dict[str, Any]]:
+    """Each row with the calls and bytes that it names, as values."""
+    out = []
+    for row, (start, end) in enumerate(pairwise(columns["offsets"])):
+        values: dict[str, Any] = {name: columns[name][start:end] for name in ("tokens", "logprobs", "flags", "call")}
+        values |= {name: columns[name][row] for name in COLUMNS if name.startswith("row_")}
+        values["agent"] = (columns["row_member"][row], columns["row_trajectory"][row])
+        calls = sorted(set(values["call"]) - {NO_CALL})
+        values["calls"] = {at: tuple(columns[f"call_{name}"][at] for name in ("policy", "version", "routing")) for at in calls}
+        values["side"] = []
+        for entry, at in enumerate(columns["side_row"]):
+            item = columns["side_item"][entry]
+            data = bytes(columns["item_bytes"][columns["item_offsets"][item] : columns["item_offsets"][item + 1]])
+            place = tuple(columns[f"side_{name}"][entry] for name in ("at", "length", "name"))
+            values["side"] += [(*place, data)] if at == row else []
+        out.append(values)
+    return out
+
+
+def made_of(rows: Sequence[dict[str, Any]]) -> Columns:
+    out: Columns = {name: [] for name in COLUMNS} | {"offsets": [0]}
+    items: list[bytes] = []
+    started = set()
+    for number, row in enumerate(rows):
+        first_call = len(out["call_policy"])
+        for call in row["calls"].values():
+            for name, value in zip(("policy", "version", "routing"), call, strict=True):
+                out[f"call_{name}"].append(value)
+        order = {at: first_call + index for index, at in enumerate(row["calls"])} | {NO_CALL: NO_CALL}
+        for name in ("tokens", "logprobs", "flags"):
+            out[name] += row[name]
+        out["call"] += [order[at] for at in row["call"]]
+        out["offsets"].append(len(out["tokens"]))
+        has_action = any(flags & ACTION for flags in row["flags"])
+        is_start = has_action and row["agent"] not in started
+        started |= {row["agent"]} if has_action else set()
+        for name in COLUMNS:
+            if name.startswith("row_"):
+                out[name].append(int(is_start) if name == "row_start" else row[name])
+        for at, length, name, data in row["side"]:
+            items += [data] if data not in items else []
+            entry = (number, at, length, name, items.index(data))
+            for column, value in zip(("row", "at", "length", "name", "item"), entry, strict=True):
+                out[f"side_{column}"].append(value)
+    return with_items(out, items)

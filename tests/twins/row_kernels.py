@@ -27,22 +27,41 @@ def stale(
     versions: Sequence[int],
     policies: Sequence[int],
     groups: Sequence[int],
-    group_count: int,
     current: Sequence[int],
     bounds: Sequence[int | None],
-) -> tuple[list[bool], list[bool], list[bool], list[int]]:
-    """Rows, groups with a stale row, groups of stale rows alone, counts by policy."""
+) -> tuple[list[bool], list[bool]]:
+    """Rows that are stale, and rows of whose policy and group one is."""
     verdicts = []
     for version, policy in zip(versions, policies, strict=True):
         bound = bounds[policy]
         verdicts.append(bound is not None and version >= 0 and current[policy] - version > bound)
-    by_group = [
-        [verdict for verdict, group in zip(verdicts, groups, strict=True) if group == number] for number in range(group_count)
-    ]
-    counts = [
-        sum(verdict for verdict, at in zip(verdicts, policies, strict=True) if at == policy) for policy in range(len(current))
-    ]
-    return verdicts, [any(group) for group in by_group], [bool(group) and all(group) for group in by_group], counts
+    places = list(zip(groups, policies, strict=True))
+    found = {place for place, verdict in zip(places, verdicts, strict=True) if verdict}
+    return verdicts, [place in found for place in places]
+
+
+def row_samples(block: dict[str, Sequence[Any]]) -> tuple[list[int], list[int]]:
+    """Action tokens by row, and the routing of the call of its last sampled token."""
+    counts, routing = [], []
+    for span in spans(block["offsets"]):
+        counts.append(sum(block["flags"][at] & ACTION for at in span))
+        calls = [block["call"][at] for at in span if block["flags"][at]]
+        routing.append(block["call_routing"][calls[-1]] if calls else -1)
+    return counts, routing
+
+
+def surviving_starts(agents: Sequence[Any], has_tokens: Sequence[bool], is_kept: Sequence[bool]) -> list[int]:
+    """1 for the first row of each agent that is kept and has tokens."""
+    started, out = set(), []
+    for agent, survives in zip(agents, map(all, zip(has_tokens, is_kept, strict=True)), strict=True):
+        out.append(int(survives and agent not in started))
+        started |= {agent} if survives else set()
+    return out
+
+
+def filter_zero(tokens: Sequence[int], is_zero: Sequence[bool], enabled: bool, preserving: bool) -> tuple[list[int], bool, int]:
+    kept = [row for row, count in enumerate(tokens) if count and not (enabled and preserving and is_zero[row])]
+    return kept, bool(kept) and not (preserving and all(is_zero)), sum(tokens)
 
 
 def baselines(keys: Sequence[int], rewards: Sequence[float], is_peer: Sequence[bool], leave_one_out: bool) -> list[float]:

@@ -43,6 +43,19 @@ def outlook(alpha: float, beta: float, size: int) -> tuple[float, float, str]:
     return 1 - fail, 1 - fail - succeed, band
 
 
+def label_summary(
+    labels: Sequence[int], count: int, at_1: Sequence[float], at_group: Sequence[float], bands: Sequence[int]
+) -> list[tuple[int, float, float, list[int]]]:
+    """By label: tasks, means, and tasks by band."""
+    out = []
+    for label in range(count):
+        tasks = [task for task, at in enumerate(labels) if at == label]
+        means = [math.fsum(values[task] for task in tasks) / len(tasks) if tasks else math.nan for values in (at_1, at_group)]
+        by_band = [sum(bands[task] == band for task in tasks) for band in range(5)]
+        out.append((len(tasks), means[0], means[1], by_band))
+    return out
+
+
 class Stream:
     """The words of one stream of a key: Philox4x64-10 at counters (0, stream, 0, 0), (1, stream, 0, 0), ..."""
 

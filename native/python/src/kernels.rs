@@ -3,6 +3,7 @@
 use numpy::PyArray1;
 use platoon_rows::{
     self as core, Advantages, BaselineRule, ClipBounds, KeyColumn, ReverseKlCoefficients, RowTotals, TrainedTokens,
+    TOKENS_A_THREAD,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,12 +11,9 @@ use pyo3::types::PyDict;
 use crate::arrays::{dict_of, dict_of_arrays, give, slices, Array, Column, Input};
 use crate::detach::on_rows;
 use crate::errors::rows_error;
-use crate::threads::threads_or_default;
+use crate::threads::sharing;
 
-/// Stale rows, groups with a stale row, groups of stale rows alone, and stale rows by policy.
-type StaleArrays<'py> = (Array<'py, bool>, Array<'py, bool>, Array<'py, bool>, Array<'py, u64>);
-
-/// Rows too old for their policy's bound; a bound of None never is.
+/// Rows too old for their policy's bound, and rows of whose policy and group one is; a bound of None never makes a row so.
 #[pyfunction]
 pub(crate) fn stale_rows<'py>(
     py: Python<'py>,
@@ -25,13 +23,12 @@ pub(crate) fn stale_rows<'py>(
     group_count: usize,
     current: Vec<i64>,
     bounds: Vec<Option<i64>>,
-) -> PyResult<StaleArrays<'py>> {
+) -> PyResult<(Array<'py, bool>, Array<'py, bool>)> {
     slices!(row_version, row_policy, group_of_row);
     let stale = on_rows(py, size_of_val(row_version), || {
         core::stale_rows(row_version, row_policy, group_of_row, group_count, &current, &bounds)
     })?;
-    let groups = (give(py, stale.has_stale_G), give(py, stale.is_stale_G));
-    Ok((give(py, stale.is_stale_R), groups.0, groups.1, give(py, stale.count_P)))
+    Ok((give(py, stale.is_stale_R), give(py, stale.is_group_stale_R)))
 }
 
 /// The oldest version among each row's calls, -1 where none has one.
@@ -44,6 +41,24 @@ pub(crate) fn oldest_versions<'py>(
     slices!(call_version, call_offsets);
     let oldest = on_rows(py, size_of_val(call_version), || core::oldest_versions(call_version, call_offsets))?;
     Ok(give(py, oldest))
+}
+
+/// Action tokens of each row, and the routing handle of its last call.
+#[pyfunction]
+#[pyo3(signature = (flags, call, offsets, call_routing, threads=None, tokens_a_thread=TOKENS_A_THREAD))]
+pub(crate) fn row_samples<'py>(
+    py: Python<'py>,
+    flags: Input<'_, 'py>,
+    call: Input<'_, 'py>,
+    offsets: Input<'_, 'py>,
+    call_routing: Input<'_, 'py>,
+    threads: Option<usize>,
+    tokens_a_thread: usize,
+) -> PyResult<(Array<'py, i64>, Array<'py, i64>)> {
+    let threads = sharing(threads, tokens_a_thread);
+    slices!(flags, call, offsets, call_routing);
+    let samples = on_rows(py, flags.len(), || core::row_samples(flags, call, offsets, call_routing, threads))?;
+    Ok((give(py, samples.action_count_R), give(py, samples.routing_R)))
 }
 
 /// Numbers of the keys that columns of int64, uint32 or uint16 make, by order of first appearance.
@@ -105,7 +120,8 @@ fn read_keys<'py>(columns: &[Bound<'py, PyAny>]) -> PyResult<Vec<LentKey<'py>>> 
 
 /// Advantages (float64 a row, or float32 a token) on action tokens.
 #[pyfunction]
-#[pyo3(signature = (flags, offsets, advantages, per_token, suppress_errors, threads=None))]
+#[pyo3(signature = (flags, offsets, advantages, per_token, suppress_errors, threads=None, tokens_a_thread=TOKENS_A_THREAD))]
+#[allow(clippy::too_many_arguments, reason = "one argument a column")]
 pub(crate) fn apply_advantages<'py>(
     py: Python<'py>,
     flags: Input<'_, 'py>,
@@ -114,8 +130,9 @@ pub(crate) fn apply_advantages<'py>(
     per_token: bool,
     suppress_errors: bool,
     threads: Option<usize>,
+    tokens_a_thread: usize,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let threads = threads_or_default(threads);
+    let threads = sharing(threads, tokens_a_thread);
     slices!(flags, offsets);
     let (tokens, rows);
     let advantages = if per_token {
@@ -179,18 +196,33 @@ pub(crate) fn reverse_kl<'py>(
 
 /// Advantages times their row's weight.
 #[pyfunction]
-#[pyo3(signature = (advantages, offsets, weights, threads=None))]
+#[pyo3(signature = (advantages, offsets, weights, threads=None, tokens_a_thread=TOKENS_A_THREAD))]
 pub(crate) fn scale_rows<'py>(
     py: Python<'py>,
     advantages: Input<'_, 'py>,
     offsets: Input<'_, 'py>,
     weights: Input<'_, 'py>,
     threads: Option<usize>,
+    tokens_a_thread: usize,
 ) -> PyResult<Array<'py, f32>> {
-    let threads = threads_or_default(threads);
+    let threads = sharing(threads, tokens_a_thread);
     slices!(advantages, offsets, weights);
     let scaled = on_rows(py, size_of_val(advantages), || core::scale_rows(advantages, offsets, weights, threads))?;
     Ok(give(py, scaled))
+}
+
+/// The rows to send, whether any is, and the tokens that all of them stand for.
+#[pyfunction]
+pub(crate) fn filter_zero<'py>(
+    py: Python<'py>,
+    trained_tokens: Input<'_, 'py>,
+    is_zero: Input<'_, 'py>,
+    is_enabled: bool,
+    is_zero_preserving: bool,
+) -> PyResult<(Array<'py, i64>, bool, i64)> {
+    slices!(trained_tokens, is_zero);
+    let kept = core::filter_zero(trained_tokens, is_zero, is_enabled, is_zero_preserving).map_err(rows_error)?;
+    Ok((give(py, kept.rows_K), kept.is_sent, kept.represented_tokens))
 }
 
 /// Row weights that count each depth as one over its trajectories.
@@ -231,7 +263,7 @@ pub(crate) fn surviving_starts<'py>(
 
 /// The service's buffers for the kept rows.
 #[pyfunction]
-#[pyo3(signature = (tokens, logprobs, advantages, is_trained, offsets, kept, scale, threads=None))]
+#[pyo3(signature = (tokens, logprobs, advantages, is_trained, offsets, kept, scale, threads=None, tokens_a_thread=TOKENS_A_THREAD))]
 #[allow(clippy::too_many_arguments, reason = "one argument a column")]
 pub(crate) fn assemble<'py>(
     py: Python<'py>,
@@ -243,8 +275,9 @@ pub(crate) fn assemble<'py>(
     kept: Input<'_, 'py>,
     scale: f64,
     threads: Option<usize>,
+    tokens_a_thread: usize,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let threads = threads_or_default(threads);
+    let threads = sharing(threads, tokens_a_thread);
     slices!(tokens, logprobs, advantages, is_trained, offsets, kept);
     let columns = TrainedTokens { tokens, logprobs, advantages, is_trained };
     let out = on_rows(py, size_of_val(columns.tokens), || core::assemble(columns, offsets, kept, scale, threads))?;

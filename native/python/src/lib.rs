@@ -8,6 +8,7 @@ mod arrays;
 mod blocks;
 mod detach;
 mod errors;
+mod fields;
 mod files;
 mod kernels;
 mod layers;
@@ -39,8 +40,9 @@ mod _native {
     use super::files::{content_hash, git_blob_sha1, hashed_files, input_digests, is_ignored, sha256_file, tree_files};
     #[pymodule_export]
     use super::kernels::{
-        apply_advantages, assemble, baselines, dense_keys, discount_weights, level_weights, oldest_versions,
-        reverse_kl, row_totals, scale_rows, stale_rows, surviving_starts, training_metrics,
+        apply_advantages, assemble, baselines, dense_keys, discount_weights, filter_zero, level_weights,
+        oldest_versions, reverse_kl, row_samples, row_totals, scale_rows, stale_rows, surviving_starts,
+        training_metrics,
     };
     #[pymodule_export]
     use super::layers::{image_owners, layer_owners, saved_files};

@@ -5,9 +5,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
-use crate::arrays::{give_block, Column};
+use crate::arrays::{give_block, Column, Input};
 use crate::detach::on_rows;
 use crate::errors::{rows_error, DataError};
+use crate::fields::{field, scalar, shown, within};
 
 /// Builds the columns of a row block, trajectory after trajectory, call by call.
 #[pyclass(module = "platoon._native")]
@@ -29,14 +30,20 @@ impl Merger {
     /// Ends the trajectory before it and begins one.
     fn begin(
         &mut self,
-        member: u32,
-        trajectory: u32,
-        role: &Bound<'_, PyString>,
-        depth: u16,
-        reward: f64,
+        member: Input<'_, '_>,
+        trajectory: Input<'_, '_>,
+        role: Input<'_, '_>,
+        depth: Input<'_, '_>,
+        reward: Input<'_, '_>,
     ) -> PyResult<()> {
-        let role = index_of(&self.roles, role, "role")?;
-        self.core.begin(Trajectory { member, trajectory, role, depth, reward }).map_err(rows_error)
+        let trajectory = Trajectory {
+            member: scalar("member", member)?,
+            trajectory: scalar("trajectory", trajectory)?,
+            role: index_of(&self.roles, role, "role")?,
+            depth: scalar("depth", depth)?,
+            reward: scalar("reward", reward)?,
+        };
+        self.core.begin(trajectory).map_err(rows_error)
     }
 
     /// Adds one model call, read from the attributes of `platoon.rows.merge.Call`.
@@ -54,16 +61,18 @@ impl Merger {
         let py = trajectories.py();
         let mut lent = Vec::new();
         for item in trajectories.try_iter()? {
-            lent.push(LentTrajectory::read(&item?, self)?);
+            let read = LentTrajectory::read(&item?, self);
+            lent.push(read.map_err(|error| within(py, &place(lent.len(), None), error))?);
         }
         let chunks: Vec<Vec<Chunk<'_>>> = lent.iter().flat_map(|item| &item.calls).map(|call| call.chunks()).collect();
         let mut chunks_of_calls = chunks.iter();
         let mut views = Vec::with_capacity(lent.len());
         let (mut read, mut kept, mut calls) = (0, 0, 0);
-        for item in &lent {
+        for (index, item) in lent.iter().enumerate() {
             let mut view = Vec::with_capacity(item.calls.len());
-            for call in &item.calls {
-                view.push(call.view(chunks_of_calls.next().map_or(&[], Vec::as_slice))?);
+            for (at, call) in item.calls.iter().enumerate() {
+                let chunks = chunks_of_calls.next().map_or(&[][..], Vec::as_slice);
+                view.push(call.view(chunks).map_err(|error| within(py, &place(index, Some(at)), error))?);
             }
             read += view.iter().map(|call| size_of_val(call.prompt)).sum::<usize>();
             // The longest call of a trajectory is part of one of its rows.
@@ -74,9 +83,11 @@ impl Merger {
         let core = &mut self.core;
         on_rows(py, read, || {
             core.reserve(kept, calls);
-            for (trajectory, calls) in &views {
-                core.begin(*trajectory)?;
-                calls.iter().try_for_each(|call| core.push(call))?;
+            for (index, (trajectory, calls)) in views.iter().enumerate() {
+                core.begin(*trajectory).map_err(|error| error.within(place(index, None)))?;
+                for (at, call) in calls.iter().enumerate() {
+                    core.push(call).map_err(|error| error.within(place(index, Some(at))))?;
+                }
             }
             Ok(())
         })
@@ -91,6 +102,14 @@ impl Merger {
     }
 }
 
+/// How errors name a trajectory, or one of its calls.
+fn place(trajectory: usize, call: Option<usize>) -> String {
+    match call {
+        Some(call) => format!("trajectories[{trajectory}].calls[{call}]"),
+        None => format!("trajectories[{trajectory}]"),
+    }
+}
+
 struct LentTrajectory<'py> {
     trajectory: Trajectory,
     calls: Vec<LentCall<'py>>,
@@ -99,17 +118,17 @@ struct LentTrajectory<'py> {
 impl<'py> LentTrajectory<'py> {
     fn read(item: &Bound<'py, PyAny>, merger: &mut Merger) -> PyResult<Self> {
         let py = item.py();
-        let role = item.getattr(intern!(py, "role"))?;
         let trajectory = Trajectory {
-            member: item.getattr(intern!(py, "member"))?.extract()?,
-            trajectory: item.getattr(intern!(py, "trajectory"))?.extract()?,
-            role: index_of(&merger.roles, role.cast()?, "role")?,
-            depth: item.getattr(intern!(py, "depth"))?.extract()?,
-            reward: item.getattr(intern!(py, "reward"))?.extract()?,
+            member: field!(item, member),
+            trajectory: field!(item, trajectory),
+            role: index_of(&merger.roles, &item.getattr(intern!(py, "role"))?, "role")?,
+            depth: field!(item, depth),
+            reward: field!(item, reward),
         };
         let mut calls = Vec::new();
         for call in item.getattr(intern!(py, "calls"))?.try_iter()? {
-            calls.push(LentCall::read(&call?, &merger.policies, &mut merger.side_names)?);
+            let read = LentCall::read(&call?, &merger.policies, &mut merger.side_names);
+            calls.push(read.map_err(|error| within(py, &format!("calls[{}]", calls.len()), error))?);
         }
         Ok(Self { trajectory, calls })
     }
@@ -138,17 +157,16 @@ struct LentChunk<'py> {
 impl<'py> LentCall<'py> {
     fn read(call: &Bound<'py, PyAny>, policies: &[String], side_names: &mut Vec<String>) -> PyResult<Self> {
         let py = call.py();
-        let policy = call.getattr(intern!(py, "policy"))?;
         let chunks = call.getattr(intern!(py, "chunks"))?;
         Ok(Self {
             prompt: Column::read("prompt", &call.getattr(intern!(py, "prompt"))?)?,
             action: Column::read("action", &call.getattr(intern!(py, "action"))?)?,
             logprobs: Column::read("logprobs", &call.getattr(intern!(py, "logprobs"))?)?,
-            policy: index_of(policies, policy.cast()?, "policy")?,
-            version: call.getattr(intern!(py, "version"))?.extract()?,
-            routing: call.getattr(intern!(py, "routing"))?.extract()?,
-            is_error: call.getattr(intern!(py, "is_error"))?.is_truthy()?,
-            is_message: call.getattr(intern!(py, "is_message"))?.is_truthy()?,
+            policy: index_of(policies, &call.getattr(intern!(py, "policy"))?, "policy")?,
+            version: field!(call, version),
+            routing: field!(call, routing),
+            is_error: field!(call, is_error),
+            is_message: field!(call, is_message),
             chunks: if chunks.is_truthy()? { read_chunks(&chunks, side_names)? } else { Vec::new() },
         })
     }
@@ -177,33 +195,33 @@ impl<'py> LentCall<'py> {
 
 fn read_chunks<'py>(chunks: &Bound<'py, PyAny>, side_names: &mut Vec<String>) -> PyResult<Vec<LentChunk<'py>>> {
     let py = chunks.py();
-    let read = |chunk: PyResult<Bound<'py, PyAny>>| {
-        let chunk = chunk?;
+    let mut read = |chunk: Bound<'py, PyAny>| {
         Ok(LentChunk {
-            at: chunk.getattr(intern!(py, "at"))?.extract()?,
-            length: chunk.getattr(intern!(py, "length"))?.extract()?,
-            name: number_of(side_names, chunk.getattr(intern!(py, "name"))?.cast()?)?,
-            data: chunk.getattr(intern!(py, "data"))?.cast_into()?,
+            at: field!(chunk, at),
+            length: field!(chunk, length),
+            name: number_of(side_names, &field!(chunk, name))?,
+            data: field!(chunk, data),
         })
     };
-    chunks.try_iter()?.map(read).collect()
+    let places = chunks.try_iter()?.enumerate();
+    places.map(|(at, chunk)| read(chunk?).map_err(|error| within(py, &format!("chunks[{at}]"), error))).collect()
 }
 
 /// The index of a name that must be there.
-fn index_of(names: &[String], name: &Bound<'_, PyString>, kind: &str) -> PyResult<u16> {
-    let text = name.to_str()?;
-    match names.iter().position(|known| known == text).map(u16::try_from) {
+fn index_of(names: &[String], name: &Bound<'_, PyAny>, kind: &str) -> PyResult<u16> {
+    let text = name.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
+    match names.iter().position(|known| Some(known.as_str()) == text).map(u16::try_from) {
         Some(Ok(index)) => Ok(index),
         _ => {
             let known = if names.is_empty() { "the names of the block (none)".to_owned() } else { names.join(", ") };
-            Err(DataError::new_err(format!("{kind} {} is not among {known}", name.repr()?)))
+            Err(DataError::new_err(format!("{kind} {} is not among {known}", shown(name))))
         }
     }
 }
 
 /// The index of a name, which is added unless it is there.
 fn number_of(names: &mut Vec<String>, name: &Bound<'_, PyString>) -> PyResult<u16> {
-    let text = name.to_str()?;
+    let text = name.to_str().map_err(|_| DataError::new_err(format!("name: {} is not UTF-8", shown(name))))?;
     let index = names.iter().position(|known| known == text).unwrap_or(names.len());
     if index == names.len() {
         names.push(text.to_owned());

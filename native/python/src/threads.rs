@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use platoon_rows::Threads;
+
 static IMPORTING_PROCESS: OnceLock<u32> = OnceLock::new();
 
 /// Called when the module is imported.
@@ -16,4 +18,9 @@ pub(crate) fn threads_or_default(requested: Option<usize>) -> usize {
         return 1;
     }
     requested.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
+/// The same, for a kernel that shares rows. `tokens_a_thread` is what one is worth starting for; tests lower it.
+pub(crate) fn sharing(requested: Option<usize>, tokens_a_thread: usize) -> Threads {
+    Threads { most: threads_or_default(requested), tokens_a_thread }
 }

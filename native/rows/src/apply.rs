@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::block::{check_offsets, ACTION, ERROR};
 use crate::error::{check_length, RowsError};
-use crate::parts::{cut_off, parts_of_rows, run_parts};
+use crate::parts::{cut_off, parts_of_rows, run_parts, Threads};
 
 /// What an estimator returned.
 #[derive(Debug, Clone, Copy)]
@@ -44,13 +44,13 @@ pub struct RowTotals {
 }
 
 /// Puts advantages on action tokens. With `suppress_errors`, a token whose call reported an error and whose advantage is positive trains
-/// no more: an error must not be rewarded. At most `threads` threads share the rows.
+/// no more: an error must not be rewarded. `threads` share the rows.
 pub fn apply_advantages(
     flags: &[u8],
     offsets: &[i64],
     advantages: Advantages<'_>,
     suppress_errors: bool,
-    threads: usize,
+    threads: Threads,
 ) -> Result<Applied, RowsError> {
     check_offsets(offsets, flags.len())?;
     match advantages {
@@ -207,8 +207,13 @@ pub fn row_totals(advantages: &[f32], is_trained: &[bool], offsets: &[i64]) -> R
     Ok(totals)
 }
 
-/// Multiplies each row's advantages by its weight, in f64, rounded once. At most `threads` threads share the rows.
-pub fn scale_rows(advantages: &[f32], offsets: &[i64], weights: &[f64], threads: usize) -> Result<Vec<f32>, RowsError> {
+/// Multiplies each row's advantages by its weight, in f64, rounded once. `threads` share the rows.
+pub fn scale_rows(
+    advantages: &[f32],
+    offsets: &[i64],
+    weights: &[f64],
+    threads: Threads,
+) -> Result<Vec<f32>, RowsError> {
     check_offsets(offsets, advantages.len())?;
     check_length("weights", weights.len(), offsets.len() - 1)?;
     let mut scaled = vec![0f32; advantages.len()];
@@ -240,12 +245,14 @@ pub(crate) fn scaled_value(value: f32, weight: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::TOKENS_A_THREAD;
+
+    const ALONE: Threads = Threads { most: 1, tokens_a_thread: 1 };
 
     #[test]
     fn only_positive_advantages_of_errors_are_suppressed() {
         let flags = [0, ACTION, ACTION | ERROR, 0, ACTION | ERROR, 0, ACTION | ERROR];
-        let applied = apply_advantages(&flags, &[0, 3, 5, 7], Advantages::PerRow(&[1.0, 2.0, -1.0]), true, 1).unwrap();
+        let applied =
+            apply_advantages(&flags, &[0, 3, 5, 7], Advantages::PerRow(&[1.0, 2.0, -1.0]), true, ALONE).unwrap();
         assert_eq!(applied.advantages_T, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1.0]);
         assert_eq!(applied.is_trained_T, [false, true, false, false, false, false, true]);
         assert_eq!(applied.totals.trained_tokens_R, [1, 0, 1]);
@@ -261,32 +268,32 @@ mod tests {
 
     #[test]
     fn threads_make_no_difference() {
-        let tokens = 3 * TOKENS_A_THREAD + 1000;
+        let tokens = 40_000;
+        let shared = Threads { most: 3, ..ALONE };
         let flags: Vec<u8> = (0..tokens).map(|at| [0, ACTION, ACTION | ERROR, ACTION][at % 7 % 4]).collect();
-        let mut offsets: Vec<i64> = (0..tokens as i64).step_by(4099).collect();
+        let mut offsets: Vec<i64> = (0..tokens as i64).step_by(89).collect();
         offsets.push(tokens as i64);
         let rewards: Vec<f64> = (0..offsets.len() - 1).map(|row| (row % 5) as f64 - 2.0).collect();
         let each: Vec<f32> = (0..tokens).map(|at| (at % 3) as f32 - 1.0).collect();
         for advantages in [Advantages::PerRow(&rewards), Advantages::PerToken(&each)] {
-            let alone = apply_advantages(&flags, &offsets, advantages, true, 1).unwrap();
-            let shared = apply_advantages(&flags, &offsets, advantages, true, 3).unwrap();
-            assert!(alone == shared);
+            let alone = apply_advantages(&flags, &offsets, advantages, true, ALONE).unwrap();
+            assert_eq!(apply_advantages(&flags, &offsets, advantages, true, shared).unwrap(), alone);
             let scaled = |threads| scale_rows(&alone.advantages_T, &offsets, &rewards, threads).unwrap();
-            assert!(scaled(1) == scaled(2));
+            assert_eq!(scaled(shared), scaled(ALONE));
         }
     }
 
     #[test]
     fn values_off_the_action_tokens_are_not_read() {
         let applied =
-            apply_advantages(&[0, ACTION], &[0, 2], Advantages::PerToken(&[f32::NAN, 0.25]), false, 1).unwrap();
+            apply_advantages(&[0, ACTION], &[0, 2], Advantages::PerToken(&[f32::NAN, 0.25]), false, ALONE).unwrap();
         assert_eq!(applied.advantages_T, [0.0, 0.25]);
     }
 
     #[test]
     fn shapes_are_checked() {
-        assert!(apply_advantages(&[0], &[0, 1], Advantages::PerRow(&[]), false, 1).unwrap_err().is_shape());
-        assert!(apply_advantages(&[0], &[0, 2], Advantages::PerRow(&[1.0]), false, 1).unwrap_err().is_shape());
-        assert!(scale_rows(&[0.0], &[0, 1], &[], 1).unwrap_err().is_shape());
+        assert!(apply_advantages(&[0], &[0, 1], Advantages::PerRow(&[]), false, ALONE).unwrap_err().is_shape());
+        assert!(apply_advantages(&[0], &[0, 2], Advantages::PerRow(&[1.0]), false, ALONE).unwrap_err().is_shape());
+        assert!(scale_rows(&[0.0], &[0, 1], &[], ALONE).unwrap_err().is_shape());
     }
 }

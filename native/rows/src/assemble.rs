@@ -6,7 +6,7 @@ use crate::apply::scaled_value;
 use crate::block::check_offsets;
 use crate::choose::row_indices;
 use crate::error::{check_length, RowsError};
-use crate::parts::{cut_off, parts_of_rows, run_parts};
+use crate::parts::{cut_off, parts_of_rows, run_parts, Threads};
 use crate::runs::are_token_ids;
 
 /// One entry a target: row after row, each a token shorter than the row it comes from.
@@ -33,13 +33,13 @@ pub struct TrainedTokens<'a> {
     pub is_trained: &'a [bool],
 }
 
-/// Shifts by one, scales, and gathers the rows named by `kept` in that order. At most `threads` threads share the rows.
+/// Shifts by one, scales, and gathers the rows named by `kept` in that order. `threads` share the rows.
 pub fn assemble(
     columns: TrainedTokens<'_>,
     offsets: &[i64],
     kept: &[i64],
     scale: f64,
-    threads: usize,
+    threads: Threads,
 ) -> Result<Assembled, RowsError> {
     let count = columns.tokens.len();
     check_length("logprobs", columns.logprobs.len(), count)?;
@@ -141,7 +141,7 @@ mod tests {
             advantages: &[0.0, 2.0, -2.0, 0.0, 0.0, 4.0],
             is_trained: &[false, true, true, false, false, true],
         };
-        let out = assemble(columns, &[0, 3, 4, 6], &[0, 1, 2], 0.5, 1).unwrap();
+        let out = assemble(columns, &[0, 3, 4, 6], &[0, 1, 2], 0.5, Threads::up_to(1)).unwrap();
         assert_eq!(out.input_tokens_S, [1, 2, 5]);
         assert_eq!(out.target_tokens_S, [2, 3, 6]);
         assert_eq!(out.logprobs_S, [-0.5, -0.25, -1.0]);
@@ -155,7 +155,7 @@ mod tests {
         let columns =
             TrainedTokens { tokens: &[1, 2], logprobs: &[0.0; 2], advantages: &[0.0; 2], is_trained: &[false; 2] };
         for kept in [&[1, 0][..], &[0, 0], &[2], &[-1]] {
-            assert!(assemble(columns, &[0, 1, 2], kept, 1.0, 1).is_err(), "{kept:?}");
+            assert!(assemble(columns, &[0, 1, 2], kept, 1.0, Threads::up_to(1)).is_err(), "{kept:?}");
         }
     }
 }

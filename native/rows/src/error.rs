@@ -12,6 +12,9 @@ pub enum RowsError {
 
     #[error("{rule}")]
     Rule { rule: &'static str },
+
+    #[error("{place}.{fault}")]
+    Within { place: String, fault: Box<RowsError> },
 }
 
 impl RowsError {
@@ -19,9 +22,18 @@ impl RowsError {
         Self::Value { column, index, got: got.to_string(), rule }
     }
 
+    /// The same, of one among several inputs.
+    pub fn within(self, place: String) -> Self {
+        Self::Within { place, fault: Box::new(self) }
+    }
+
     /// True where the fault is in the shape of the buffers rather than in what they hold.
     pub fn is_shape(&self) -> bool {
-        matches!(self, Self::Length { .. } | Self::Offsets { .. })
+        match self {
+            Self::Length { .. } | Self::Offsets { .. } => true,
+            Self::Within { fault, .. } => fault.is_shape(),
+            Self::Value { .. } | Self::Rule { .. } => false,
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! A block holds the training rows of one group: token columns end to end, row boundaries, one table a row and one a model call.
 //! Every kernel is a pure function of borrowed slices: it checks shapes and allocates in proportion to its input. Sums run in f64 in the
-//! order of the input, so that equal inputs give equal bits. Kernels that take `threads` start at most so many less one, end them before
+//! order of the input, so that equal inputs give equal bits. Kernels that take `Threads` start at most so many less one, end them before
 //! they return, and give the same result for any number.
 
 #![allow(
     non_snake_case,
-    reason = "arrays carry their dimension as a suffix: _T tokens, _R rows, _G groups, _P policies, _S targets"
+    reason = "arrays carry their dimension as a suffix: _T tokens, _R rows, _G groups, _K kept rows, _S targets"
 )]
 
 mod apply;
@@ -18,6 +18,7 @@ mod credit;
 mod depth;
 mod digest;
 mod error;
+mod filter;
 mod items;
 mod keys;
 mod merge;
@@ -27,6 +28,7 @@ mod parts;
 mod philox;
 mod reverse_kl;
 mod runs;
+mod samples;
 mod side;
 mod stale;
 mod stored;
@@ -41,12 +43,15 @@ pub use credit::{baselines, BaselineRule};
 pub use depth::{discount_weights, level_weights, surviving_starts};
 pub use digest::{block_digest, Names, BLOCK_RULE};
 pub use error::RowsError;
+pub use filter::{filter_zero, Kept};
 pub use items::Items;
 pub use keys::{dense_keys, KeyColumn};
 pub use merge::{Call, Chunk, Merger, Trajectory};
 pub use metrics::{training_metrics, ClipBounds, TrainingMetrics};
 pub use owned::OwnedBlock;
+pub use parts::{Threads, TOKENS_A_THREAD};
 pub use reverse_kl::{reverse_kl, ReverseKl, ReverseKlCoefficients};
+pub use samples::{row_samples, RowSamples};
 pub use side::Side;
 pub use stale::{oldest_versions, stale_rows, Stale};
 pub use stored::{from_stored, stored_part, stored_spans, PartColumns, SpanColumns, Spans, StoredPart, TokenColumns};

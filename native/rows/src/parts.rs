@@ -8,13 +8,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Fewer tokens a thread are done before a thread has started.
-pub(crate) const TOKENS_A_THREAD: usize = 1 << 20;
+pub const TOKENS_A_THREAD: usize = 1 << 20;
 
-/// Ranges of rows with about equally many tokens each, at most `threads` of them. `offsets` are those of a block, or of no row.
-pub(crate) fn parts_of_rows(offsets: &[i64], threads: usize) -> Vec<Range<usize>> {
+/// How many threads may share the rows of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    pub most: usize,
+    /// A thread is worth starting for so many.
+    pub tokens_a_thread: usize,
+}
+
+impl Threads {
+    /// At most so many, where there are tokens enough.
+    pub fn up_to(most: usize) -> Self {
+        Self { most, tokens_a_thread: TOKENS_A_THREAD }
+    }
+}
+
+/// Ranges of rows with about equally many tokens each, one a thread. `offsets` are those of a block, or of no row.
+pub(crate) fn parts_of_rows(offsets: &[i64], threads: Threads) -> Vec<Range<usize>> {
     let rows = offsets.len().saturating_sub(1);
     let tokens = offsets.last().map_or(0, |&last| last as usize);
-    let parts = threads.min(tokens / TOKENS_A_THREAD).max(1);
+    let parts = threads.most.min(tokens / threads.tokens_a_thread.max(1)).max(1);
     let mut start = 0;
     let ends = (1..=parts).map(|part| if part == parts { rows } else { rows_below(offsets, tokens / parts * part) });
     ends.map(|end| std::mem::replace(&mut start, end)..end).collect()
@@ -69,15 +84,14 @@ mod tests {
 
     #[test]
     fn parts_cover_all_rows_in_order() {
-        let large = TOKENS_A_THREAD as i64;
-        for (offsets, threads, ends) in [
+        for (offsets, most, ends) in [
             (vec![0], 4, vec![0]),
-            (vec![0, 3, 9], 4, vec![2]),
-            (vec![0, large, 2 * large], 2, vec![1, 2]),
-            (vec![0, 1, 3 * large], 3, vec![1, 1, 2]),
-            (vec![0, 1, 2, 2 * large + 2], 8, vec![2, 3]),
+            (vec![0, 3, 19], 4, vec![2]),
+            (vec![0, 10, 20], 2, vec![1, 2]),
+            (vec![0, 1, 30], 3, vec![1, 1, 2]),
+            (vec![0, 1, 2, 22], 8, vec![2, 3]),
         ] {
-            let parts = parts_of_rows(&offsets, threads);
+            let parts = parts_of_rows(&offsets, Threads { most, tokens_a_thread: 10 });
             assert_eq!(parts.iter().map(|part| part.end).collect::<Vec<_>>(), ends, "{offsets:?}");
             assert!(parts[0].start == 0 && parts.windows(2).all(|pair| pair[0].end == pair[1].start));
         }

@@ -2,23 +2,19 @@
 
 use crate::error::{check_length, RowsError};
 
-/// One pass over the rows of one or more groups.
+/// Verdicts by either filter, a row an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
-    /// A row a entry: too old under its own policy's bound.
+    /// Too old under its own policy's bound: the filter by row drops it.
     pub is_stale_R: Vec<bool>,
-    /// A group an entry: at least one row is too old (the filter by group drops it).
-    pub has_stale_G: Vec<bool>,
-    /// A group an entry: it has rows, and all are too old (the filter by row leaves nothing of it).
-    pub is_stale_G: Vec<bool>,
-    /// Stale rows by policy.
-    pub count_P: Vec<u64>,
+    /// Some row of its policy in its group is too old: the filter by group drops it.
+    pub is_group_stale_R: Vec<bool>,
 }
 
-/// Groups may be empty, but what is allocated for them is bounded by what is given.
-const EMPTY_GROUPS: usize = 1 << 16;
+/// Groups may be empty and policies without rows: what is allocated for their pairs, a byte each, is bounded.
+const MOST_PAIRS: usize = 1 << 24;
 
-/// Judges each row by `current[policy] - version > bound[policy]`.
+/// Judges each row by `current[policy] - version > bound[policy]`, and each policy's rows of a group by all of them.
 ///
 /// A row version of -1 counts as current, a bound of `None` never makes a row stale. `group_of_row` holds indices below `group_count`.
 pub fn stale_rows(
@@ -29,13 +25,13 @@ pub fn stale_rows(
     current: &[i64],
     bounds: &[Option<i64>],
 ) -> Result<Stale, RowsError> {
-    let rows = row_version.len();
+    let (rows, policies) = (row_version.len(), current.len());
     check_length("row_policy", row_policy.len(), rows)?;
     check_length("group_of_row", group_of_row.len(), rows)?;
-    check_length("bounds", bounds.len(), current.len())?;
-    if group_count.saturating_sub(EMPTY_GROUPS) > rows {
-        return Err(RowsError::Rule { rule: "there are at most 65536 groups more than rows" });
-    }
+    check_length("bounds", bounds.len(), policies)?;
+    let Some(pairs) = group_count.checked_mul(policies).filter(|&pairs| pairs <= MOST_PAIRS) else {
+        return Err(RowsError::Rule { rule: "there are at most 2^24 pairs of group and policy" });
+    };
     // The oldest version that is still taken, by policy.
     let oldest: Vec<i64> = current
         .iter()
@@ -43,13 +39,11 @@ pub fn stale_rows(
         .map(|(&now, bound)| bound.map_or(i64::MIN, |bound| now.saturating_sub(bound)))
         .collect();
     let mut is_stale_R = vec![false; rows];
-    let mut stale_of_group = vec![0u64; group_count];
-    let mut rows_of_group = vec![0u64; group_count];
-    let mut count_P = vec![0u64; current.len()];
+    let mut has_stale_GP = vec![false; pairs];
     for row in 0..rows {
         let policy = usize::from(row_policy[row]);
         let group = group_of_row[row] as usize;
-        if policy >= oldest.len() {
+        if policy >= policies {
             return Err(RowsError::value("row_policy", row, policy, "has no current version"));
         }
         if group >= group_count {
@@ -57,13 +51,12 @@ pub fn stale_rows(
         }
         let is_stale = row_version[row] >= 0 && row_version[row] < oldest[policy];
         is_stale_R[row] = is_stale;
-        stale_of_group[group] += u64::from(is_stale);
-        rows_of_group[group] += 1;
-        count_P[policy] += u64::from(is_stale);
+        has_stale_GP[group * policies + policy] |= is_stale;
     }
-    let has_stale_G = stale_of_group.iter().map(|&count| count > 0).collect();
-    let is_stale_G = stale_of_group.iter().zip(&rows_of_group).map(|(&stale, &all)| all > 0 && stale == all).collect();
-    Ok(Stale { is_stale_R, has_stale_G, is_stale_G, count_P })
+    let places = group_of_row.iter().zip(row_policy);
+    let is_group_stale_R =
+        places.map(|(&group, &policy)| has_stale_GP[group as usize * policies + usize::from(policy)]).collect();
+    Ok(Stale { is_stale_R, is_group_stale_R })
 }
 
 /// The oldest version among each row's calls, -1 where none has one. `call_offsets` cuts the calls into rows, which may have none.
@@ -89,13 +82,10 @@ mod tests {
 
     #[test]
     fn each_policy_is_judged_by_its_own_clock_and_bound() {
-        let stale =
-            stale_rows(&[3, 4, -1, 0, 2], &[0, 0, 0, 1, 2], &[0, 0, 0, 1, 1], 3, &[6, 9, 5], &[Some(2), None, Some(0)])
-                .unwrap();
-        assert_eq!(stale.is_stale_R, [true, false, false, false, true]);
-        assert_eq!(stale.has_stale_G, [true, true, false]);
-        assert_eq!(stale.is_stale_G, [false, false, false]);
-        assert_eq!(stale.count_P, [1, 0, 1]);
+        let (version, policy, group) = ([3, 4, -1, 0, 2, 5], [0, 0, 0, 1, 2, 0], [0, 0, 0, 1, 1, 1]);
+        let stale = stale_rows(&version, &policy, &group, 3, &[6, 9, 5], &[Some(2), None, Some(0)]).unwrap();
+        assert_eq!(stale.is_stale_R, [true, false, false, false, true, false]);
+        assert_eq!(stale.is_group_stale_R, [true, true, true, false, true, false]);
     }
 
     #[test]

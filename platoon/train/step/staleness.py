@@ -59,11 +59,8 @@ def _stale(
 ) -> npt.NDArray[np.bool_]:
     current = {policy: versions.get(policy, 0) for policy in block.policies}
     bound = {policy: bounds.get(policy) for policy in block.policies}
-    is_stale_R = stale_rows(block, current, bound).is_stale_R
-    if by_datum:
-        return is_stale_R
-    stale_policies = np.unique(block.row_policy[is_stale_R])
-    return np.isin(block.row_policy, stale_policies)
+    stale = stale_rows(block, current, bound)
+    return stale.is_stale_R if by_datum else stale.is_group_stale_R
 
 
 def _ages(block: RowBlock, rows: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from platoon.rows.assembly import AssembledRows
 from platoon.rows.merge import Call, TrajectoryCalls, build_block
 from platoon.train.dispatch.draw import Draw, Fate
 from platoon.train.dispatch.settled import SettledGroup
@@ -150,13 +152,39 @@ def test_which_losses_give_zero_advantages_no_gradient(loss: LossSettings, prese
     assert loss.is_zero_preserving == preserving and loss.clip_bounds == bounds
 
 
-def test_training_metrics_are_means_by_tokens_over_the_microbatches() -> None:
-    judged = judge(group([("main", 5, 1.0), ("main", 5, -1.0)]), VERSIONS, SETTINGS)
-    rows = assemble_microbatch([judged], "main", SETTINGS).rows
-    assert rows is not None
-    same, lower = (np.full(len(rows.logprobs_S), value, np.float32) for value in (-0.5, -1.5))
-    metrics = compute_training_metrics([(rows, same), (rows, lower)], SETTINGS.losses["main"])
-    assert metrics["kl_sample_train_v1"] == pytest.approx(0.5)
-    assert metrics["importance_weight_max"] == pytest.approx(1.0)
-    assert metrics["importance_weight_min"] == pytest.approx(np.exp(-1.0))
-    assert compute_training_metrics([], LossSettings()) == {}
+def test_training_metrics_are_plain_means_over_microbatches_of_any_size() -> None:
+    """Smallest and largest weights are averaged too; one trained token has no sample deviation, and that shows."""
+
+    def sent(*rows: Row) -> AssembledRows:
+        assembled = assemble_microbatch([judge(group(list(rows)), VERSIONS, SETTINGS)], "main", SETTINGS).rows
+        assert assembled is not None
+        return assembled
+
+    loss = LossSettings("ppo", {"clip_low_threshold": 0.5, "clip_high_threshold": 2.0})
+    small, large = sent(("main", 5, 1.0)), sent(*[("main", 5, 1.0)] * 3)
+    # Weights: 1 and e in the small one; 1 / e, and once e^2, in the large one, which has three times the tokens.
+    near = np.array([0.0, -0.5, 0.5], np.float32)
+    far = np.full(9, -1.5, np.float32)
+    far[4] = 1.5
+    metrics = compute_training_metrics([(small, near), (large, far)], loss)
+    e = math.e
+    assert metrics == pytest.approx(
+        {
+            "kl_sample_train_v1": (-0.5 + (5 - 2) / 6) / 2,
+            "kl_sample_train_v2": (0.25 + (5 + 4) / 12) / 2,
+            "entropy": 0.5,
+            "importance_weight_mean": ((1 + e) / 2 + (5 / e + e**2) / 6) / 2,
+            "importance_weight_std": ((e - 1) / 2**0.5 + (e**2 - 1 / e) / 6**0.5) / 2,
+            "importance_weight_min": (1 + 1 / e) / 2,
+            "importance_weight_max": (e + e**2) / 2,
+            "clip_frac_low": (0 + 5 / 6) / 2,
+            "clip_frac_high": (1 / 2 + 1 / 6) / 2,
+            "clip_frac_total": (1 / 2 + 1) / 2,
+        }
+    )
+    untrained = replace(large, is_trained_S=np.zeros(9, np.bool_))
+    assert compute_training_metrics([(small, near), (untrained, far)], loss) == compute_training_metrics([(small, near)], loss)
+    alone = replace(small, is_trained_S=np.array([False, True, False]))
+    deviation = compute_training_metrics([(small, near), (alone, near)], loss)["importance_weight_std"]
+    assert math.isnan(deviation)
+    assert compute_training_metrics([], LossSettings()) == compute_training_metrics([(untrained, far)], loss) == {}
