@@ -22,9 +22,6 @@ from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.envs.harbor.task_toml import TaskToml, unread
 from platoon.images.dockerfile import DockerfileError, plan_image
 
-NOT_INPUTS = frozenset(
-    f"environment/{name}" for name in ("Dockerfile", ".dockerignore", "docker-compose.yaml", *UNREAD_COMPOSE_FILES)
-)
 FACTS = ("flags", "image", "verifier_image", "compose", "refused", "input_files")
 BYTES_PER_MB = 1024 * 1024
 # The first that applies is recorded; `per_task_build`, the last, depends on all rows and is added by the fetch.
@@ -149,7 +146,7 @@ def _judged_row(
     if planned is not None:
         _judge_plan(planned, flags, settings.refuse, judged)
     sizes = {file.path: file.size_bytes for file in contents.files}
-    paths = [path for path in (planned.inputs if planned else ()) if path in sizes and path not in NOT_INPUTS]
+    paths = [path for path in (planned.inputs if planned else ()) if path in sizes]
     uploads = [sum(sizes.get(path, 0) for path in paths) for paths in (planned.uploads if planned else (), verifier_uploads)]
     flags["upload_bytes"] = max(uploads)
     limit = settings.refuse.uploads_over_mb

@@ -291,6 +291,37 @@ def test_i509_a_deferred_copy_keeps_its_owner(locked: Locked) -> None:
     assert list(row.input_files or {}) == ["environment/data.csv"]
 
 
+SUB = "environment/sub"
+
+
+@pytest.mark.parametrize(
+    ("build", "files", "inputs"),
+    [
+        ("./sub", {f"{SUB}/Dockerfile": ". /x/", f"{SUB}/.dockerignore": "b\n"}, [f"{SUB}/a"]),
+        ("{dockerfile: My.Dockerfile}", {"environment/My.Dockerfile": ". /x/"}, ["environment/data.csv", f"{SUB}/a", f"{SUB}/b"]),
+        (
+            "{dockerfile: sub/My.Dockerfile}",
+            {f"{SUB}/My.Dockerfile": ". /x/", f"{SUB}/My.Dockerfile.dockerignore": "sub/a\n"},
+            ["environment/data.csv", f"{SUB}/b"],
+        ),
+        # Files beside environment/ are none of its inputs, whatever the context is.
+        ("{context: .., dockerfile: environment/Dockerfile}", {"environment/Dockerfile": ". /x/"}, None),
+        (".", {"environment/Dockerfile": "*.csv /x/"}, ["environment/data.csv"]),
+        (".", {"environment/Dockerfile": "sub/[^b] /x/"}, [f"{SUB}/a"]),
+        # A recipe counts where it is no recipe.
+        ("./sub", {f"{SUB}/Dockerfile": ". /x/", f"{SUB}/d/Dockerfile": "."}, [f"{SUB}/a", f"{SUB}/b", f"{SUB}/d/Dockerfile"]),
+    ],
+)
+def test_the_input_files_of_a_task_are_those_it_copies_not_its_recipes(
+    locked: Locked, build: str, files: dict[str, str], inputs: list[str] | None
+) -> None:
+    """Recipes that tasks have in common would join their hold-out groups."""
+    recipes = {name: f"FROM x\nCOPY {text}\nRUN y\n" if name.endswith("Dockerfile") else text for name, text in files.items()}
+    row, _ = locked(f"services: {{main: {{build: {build}}}}}\n", files={f"{SUB}/a": "1", f"{SUB}/b": "2", **recipes})
+    assert row.refused is None
+    assert list(row.input_files or {}) == (inputs or ["environment/data.csv", f"{SUB}/a", f"{SUB}/b"])
+
+
 @pytest.mark.parametrize(
     "toml", ['[agent]\nuser = "me"\n', "[verifier]\nuser = 1000\n", '[[verifier.collect]]\ncommand = "x"\nuser = "me"\n']
 )

@@ -28,11 +28,12 @@ from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.task_toml import EnvironmentTable
 from platoon.host.trees import has_entries
 from platoon.images.dockerfile import ImagePlan
+from platoon.images.dockerfile.plan import IGNORE_FILE
 
 Kind = Literal["single", "trivial", "main_only", "sidecars"]
 DOCKERFILE = "environment/Dockerfile"
 ENV_FILE = "environment/.env"
-NOT_SCANNED = frozenset((COMPOSE_FILE, *(f"{BASE}/{name}" for name in UNREAD_COMPOSE_FILES)))
+COMPOSE_NAMES = (posixpath.basename(COMPOSE_FILE), *UNREAD_COMPOSE_FILES)
 
 
 class TaskTables(Protocol):
@@ -48,8 +49,8 @@ class PlannedTask:
 
     image: the plan of the task's image as the row's `image` (`kind` is `none`, `prebuilt` or `build`; the lock turns `build` into
     `shared` or `per_task`). gpus: of the task, the compose file's over task.toml's. user: main's `user:` of the compose file, which
-    only `refuse: {agent_user: false}` lets through. inputs: the files of the task (`environment/…`) that the image takes in by COPY
-    and ADD or that are uploaded. uploads: those that a session uploads. unrewritable: see `Reference`. warnings: for people.
+    only `refuse: {agent_user: false}` lets through. inputs: the files of `environment/` that the image takes in by COPY and ADD or
+    that are uploaded, but for what says how it is built: its Dockerfile, ignore files and compose files. uploads: those that a session uploads. unrewritable: see `Reference`. warnings: for people.
     """
 
     kind: Kind
@@ -215,14 +216,18 @@ def _image(main: Draft, reading: Reading, *, composed: bool) -> tuple[dict[str, 
 
 
 def _inputs(image: Mapping[str, Any], plan: ImagePlan | None, files: TaskFiles) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files of `environment/` that tell tasks apart, and those that a session uploads."""
+    context, dockerfile = str(image.get("context", BASE)), str(image.get("dockerfile", "Dockerfile"))
     if plan is not None:
-        context = image.get("context", BASE)
         inputs, uploads = (
             [posixpath.normpath(posixpath.join(context, file)) for file in found] for found in (plan.inputs, plan.uploads)
         )
-        return tuple(inputs), tuple(uploads)
-    found = tuple(_walk(files.directory, (BASE,))) if image["upload_environment"] else ()
-    return found, found
+    else:
+        inputs = uploads = _walk(files.directory, (BASE,)) if image["upload_environment"] else []
+    # What says how it is built is alike in tasks that are not, wherever the context is.
+    names = {"Dockerfile", IGNORE_FILE, dockerfile, f"{dockerfile}.dockerignore", *COMPOSE_NAMES}
+    recipes = {posixpath.normpath(posixpath.join(context, name)) for name in names} | {f"{BASE}/{name}" for name in COMPOSE_NAMES}
+    return tuple(path for path in inputs if path.startswith(f"{BASE}/") and path not in recipes), tuple(uploads)
 
 
 def _dot_env(files: TaskFiles) -> frozenset[str]:
@@ -248,7 +253,10 @@ def _unread(files: TaskFiles) -> tuple[str, ...]:
 def _unrewritable(stack: StackPlan, names: Names, directory: Path) -> tuple[Reference, ...]:
     services = {"main": stack.main, **stack.services}
     contents = {f"{name}.configs": file.content for name, plan in services.items() for file in plan.files}
-    scanned = ["instruction.md", *(file for file in _walk(directory, (BASE, "tests")) if file not in NOT_SCANNED)]
+    scanned = [
+        "instruction.md",
+        *(file for file in _walk(directory, (BASE, "tests")) if posixpath.relpath(file, BASE) not in COMPOSE_NAMES),
+    ]
     return scan(directory, scanned, names, contents)
 
 
