@@ -1,7 +1,7 @@
 """Wildcards of COPY and ADD: which files of a context a source takes, by the rules of Go's `filepath.Match`.
 
-`*` and `?` stop at `/`, `[…]` is a class (`^` negates, ranges), `\\` escapes. A pattern names files and directories with as many parts as
-it has itself, and a directory that it names is taken whole.
+`*` and `?` stop at `/`, `[…]` is a class with ranges, `^` in it negates, a backslash escapes. A pattern names files and directories
+of as many parts as it has itself, and a directory that it names is taken whole.
 
     files_matching("*.x", ("a.x", "b", "c.x/d"))  ->  ("a.x", "c.x/d")
 """

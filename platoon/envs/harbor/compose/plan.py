@@ -48,9 +48,10 @@ class PlannedTask:
     """plan: None for `single` and `trivial`.
 
     image: the plan of the task's image as the row's `image` (`kind` is `none`, `prebuilt` or `build`; the lock turns `build` into
-    `shared` or `per_task`). gpus: of the task, the compose file's over task.toml's. user: main's `user:` of the compose file, which
-    only `refuse: {agent_user: false}` lets through. inputs: the files of `environment/` that the image takes in by COPY and ADD or
-    that are uploaded, but for what says how it is built: its Dockerfile, ignore files and compose files. uploads: those that a session uploads. unrewritable: see `Reference`. warnings: for people.
+    `shared` or `per_task`). gpus: of the task, the compose file's over task.toml's. user: main's `user:` of the compose file.
+    inputs: the files of `environment/` that the image takes in by COPY and ADD or that are uploaded, but for what says how it is
+    built: its Dockerfile, ignore files and compose files. uploads: those that a session uploads. unrewritable: see `Reference`.
+    warnings: for people.
     """
 
     kind: Kind
