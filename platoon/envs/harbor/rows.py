@@ -14,6 +14,7 @@ from platoon.artifacts.digests import DataError, HashedTask, input_digests
 from platoon.config.text import printable
 from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
+from platoon.envs.harbor.compose.security import ROOT_USERS
 from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
@@ -236,7 +237,7 @@ def _judge_plan(planned: PlannedTask, flags: dict[str, Any], refuse: Refuse, jud
         judged.add("gpus", _gpus_refusal(planned.gpus))
     if not refuse.agent_user:
         return
-    if planned.user is not None:
+    if planned.user is not None and planned.user not in ROOT_USERS:
         judged.add("agent_user", f"the compose file sets the user of main {USER_ADVICE}")
     if planned.image.get("suffix_user") is not None:
         judged.add("agent_user", f"the Dockerfile ends in a USER {USER_ADVICE}")

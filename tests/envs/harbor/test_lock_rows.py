@@ -265,6 +265,20 @@ def test_h051_a_dockerfile_that_ends_in_a_user(locked: Locked, place: str) -> No
     assert image["deferred"][-1] == ["USER", "${NB_UID}"]
 
 
+@pytest.mark.parametrize(
+    ("user", "recorded", "refused"),
+    [("root", "root", False), ('"0:0"', "0:0", False), ('""', None, False), ("nb", "nb", True), ('"1000"', "1000", True)],
+)
+def test_the_user_of_main_stands_over_the_images(locked: Locked, user: str, recorded: str | None, refused: bool) -> None:
+    """Root as well: without it main would run as the image's user. It is no user that a policy must honor."""
+    compose = f"services: {{main: {{user: {user}}}}}\n"
+    files = {"environment/Dockerfile": "FROM debian:12\nUSER nb\nRUN true\n"}
+    row, plan = locked(compose, files=files)
+    assert (row.refused or "").startswith("agent_user: the compose file sets the user of main") is refused
+    row, plan = locked(compose, files=files, refuse={"agent_user": False})
+    assert (row.refused, plan["main"].get("user")) == (None, recorded)
+
+
 @pytest.mark.parametrize("compose", [None, "services: {main: {}, db: {build: {context: ., dockerfile: Dockerfile}}}\n"])
 def test_h008_a_directory_that_was_empty_is_built_as_one(
     make_task: MakeTask, tmp_path: Path, cache: HarborCache, compose: str | None
