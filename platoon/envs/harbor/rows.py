@@ -171,12 +171,9 @@ def _judged_row(
 def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
     """Rows with what depends on all of them: which builds are shared, and which are refused for being of one task alone."""
     if refuse.per_task_build:
-        users = _users(rows)
         why = "per_task_build: no other task shares the image it builds"
-        rows = [
-            replace(row, refused=why) if row.runnable and any(users.get(key) == 1 for key in _build_keys(row)) else row
-            for row in rows
-        ]
+        alone = _sharing_with_nobody(rows)
+        rows = [replace(row, refused=why) if number in alone else row for number, row in enumerate(rows)]
     users = _users(rows)
     return [
         replace(row, image=_with_kind(row.image, users), verifier_image=_with_kind(row.verifier_image, users))
@@ -315,16 +312,32 @@ def _build_keys(row: LockRow) -> list[str]:
     return [str(image["key"]) for image in images if image.get("key") is not None]
 
 
-def _users(rows: Sequence[LockRow]) -> dict[str, int]:
-    users: dict[str, int] = {}
-    for row in rows:
+def _users(rows: Sequence[LockRow]) -> dict[str, set[int]]:
+    """The runnable rows, by number, that build each key."""
+    users: dict[str, set[int]] = {}
+    for number, row in enumerate(rows):
         if row.runnable:
-            for key in set(_build_keys(row)):
-                users[key] = users.get(key, 0) + 1
+            for key in _build_keys(row):
+                users.setdefault(key, set()).add(number)
     return users
 
 
-def _with_kind(image: Any, users: Mapping[str, int]) -> Any:
+def _sharing_with_nobody(rows: Sequence[LockRow]) -> set[int]:
+    """The rows with a build that no other row shares which is left: whoever leaves takes a sharer from its other builds."""
+    users = _users(rows)
+    found: set[int] = set()
+    lone = [key for key, numbers in users.items() if len(numbers) == 1]
+    while lone:
+        for number in tuple(users[lone.pop()]):
+            found.add(number)
+            for key in set(_build_keys(rows[number])):
+                users[key].remove(number)
+                if len(users[key]) == 1:
+                    lone.append(key)
+    return found
+
+
+def _with_kind(image: Any, users: Mapping[str, set[int]]) -> Any:
     if image is None or image.get("key") is None:
         return image
-    return {**image, "kind": "shared" if users.get(str(image["key"]), 0) > 1 else "per_task"}
+    return {**image, "kind": "shared" if len(users.get(str(image["key"]), ())) > 1 else "per_task"}

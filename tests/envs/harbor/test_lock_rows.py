@@ -14,8 +14,9 @@ import pytest
 from platoon import exits
 from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
-from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.rows import finish_rows
 from platoon.envs.harbor.service import HarborService
 from platoon.errors import ConfigError
 
@@ -417,6 +418,23 @@ def test_builds_that_tasks_share(make_task: MakeTask, tmp_path: Path, cache: Har
     (tmp_path / "data/b/instruction.md").unlink()
     alone = fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache).lock
     assert alone.by_name["a"].image["kind"] == "per_task"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_build_whose_sharers_are_refused_is_shared_with_nobody(reverse: bool) -> None:
+    """Each refusal may take the last sharer of another build: from a on, one after the other, but for the two that share two."""
+
+    def row(name: str, key: str, verifier: str | None = None) -> LockRow:
+        return LockRow(name, "", "", image={"key": key}, verifier_image=None if verifier is None else {"key": verifier})
+
+    rows = [row("a", "k0", "k1"), row("b", "k1"), row("c", "k2", "k3"), row("d", "k3", "k2")]
+    rows += [row(f"e{number}", f"n{number}", f"n{number + 1}") for number in range(50)]
+    found = finish_rows(rows[::-1] if reverse else rows, Refuse(per_task_build=True))
+    assert sorted(row.name for row in found if row.runnable) == ["c", "d"]
+    assert {row.image["kind"] for row in found if row.runnable} == {"shared"}
+    same = finish_rows([row("x", "k", "k"), row("y", "k")], Refuse(per_task_build=True))
+    assert [row.runnable for row in same] == [True, True]
+    assert not finish_rows([row("x", "k", "k")], Refuse(per_task_build=True))[0].runnable
 
 
 def test_plans_are_kept_once(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
