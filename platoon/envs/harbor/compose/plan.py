@@ -17,9 +17,9 @@ from platoon.envs.harbor.compose.env_file import read_entries
 from platoon.envs.harbor.compose.errors import ComposeError, ComposeRefused, Findings
 from platoon.envs.harbor.compose.form import form_problems
 from platoon.envs.harbor.compose.reading import BASE, Build, Draft, Reading, TaskFiles
-from platoon.envs.harbor.compose.references import Names, Reference, scan
+from platoon.envs.harbor.compose.references import Names, Reference, Scanned, scan
 from platoon.envs.harbor.compose.stack import Services, build_stack, read_services
-from platoon.envs.harbor.compose.stack_plan import StackPlan
+from platoon.envs.harbor.compose.stack_plan import ServicePlan, StackPlan
 from platoon.envs.harbor.compose.subset import is_empty
 from platoon.envs.harbor.compose.text import ImagePart
 from platoon.envs.harbor.compose.variables import TaskVariables, harbor_variables
@@ -134,6 +134,7 @@ def plan_task(
     services, stack, names = _stack(edited, reading)
     image, plan = _image(services.main, reading, composed=True)
     inputs, uploads = _inputs(image, plan, files)
+    scanned = _unrewritable(stack, image, names, reading) if kind == "sidecars" else Scanned()
     return PlannedTask(
         kind,
         stack,
@@ -142,8 +143,8 @@ def plan_task(
         services.main.plan.get("user"),
         inputs,
         uploads,
-        _unrewritable(stack, names, directory) if kind == "sidecars" else (),
-        (*warnings, *sorted(reading.findings.notes)),
+        scanned.references,
+        (*warnings, *sorted(reading.findings.notes), *scanned.cut),
     )
 
 
@@ -251,14 +252,29 @@ def _unread(files: TaskFiles) -> tuple[str, ...]:
     )
 
 
-def _unrewritable(stack: StackPlan, names: Names, directory: Path) -> tuple[Reference, ...]:
+def _unrewritable(stack: StackPlan, image: Mapping[str, Any], names: Names, reading: Reading) -> Scanned:
+    """What names services where no session looks: files of the task, and texts of the plan that are no variables and commands."""
     services = {"main": stack.main, **stack.services}
-    contents = {f"{name}.configs": file.content for name, plan in services.items() for file in plan.files}
-    scanned = [
-        "instruction.md",
-        *(file for file in _walk(directory, (BASE, "tests")) if posixpath.relpath(file, BASE) not in COMPOSE_NAMES),
-    ]
-    return scan(directory, scanned, names, contents)
+    contents = [(f"{name}.configs", file.content) for name, plan in services.items() for file in plan.files]
+    for name, plan in services.items():
+        build = image if name == "main" else plan.image.get("build", {})
+        contents += [(f"{name}.build.args.{key}", value) for key, value in build.get("args", {}).items()]
+    for name, external in stack.externals.items():
+        contents += [(f"{name}.scope.{key}", value) for key, value in external.scope.items()]
+    directory = reading.files.directory
+    unread = {f"{BASE}/{name}" for name in COMPOSE_NAMES} | _only_variables(services, reading)
+    files = ["instruction.md", *(file for file in _walk(directory, (BASE, "tests")) if file not in unread)]
+    return scan(directory, files, names, contents)
+
+
+def _only_variables(services: Mapping[str, ServicePlan], reading: Reading) -> set[str]:
+    """Files of variables that nobody reads as files: what they give services is rewritten there."""
+    binds = {bind.source for plan in services.values() for bind in plan.binds if bind.kind == "task"}
+    return {
+        file
+        for file in reading.env_files - reading.taken
+        if file.startswith(f"{BASE}/") and not any(file == bind or file.startswith(f"{bind}/") for bind in binds)
+    }
 
 
 def _walk(directory: Path, roots: Sequence[str]) -> list[str]:
