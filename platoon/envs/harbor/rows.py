@@ -12,7 +12,7 @@ from typing import Any
 from platoon.artifacts.canonical import canonical_bytes
 from platoon.artifacts.digests import DataError, HashedTask, input_digests
 from platoon.config.text import printable
-from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
+from platoon.envs.harbor.compose import ComposeRefused, PlannedTask, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
 from platoon.envs.harbor.compose.security import ROOT_USERS
 from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
@@ -33,11 +33,14 @@ USER_ADVICE = "(refuse: {agent_user: false} fetches it, and the environment's ag
 
 @dataclass(frozen=True)
 class BuiltRow:
-    """plan: the stack plan that the row names, as JSON. warnings: for people, each of this task."""
+    """plan: the stack plan that the row names, as JSON. warnings: for people, each of this task. refusals: all that apply to a row
+    that was judged now, of which it has the first; no fact keeps them.
+    """
 
     row: LockRow
     plan: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,18 @@ class TaskSettings:
 class _Judged:
     """What is known so far: refusals by code, of which the first in ORDER counts."""
 
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, code: str, why: str) -> None:
-        self.refusals.setdefault(code, f"{code}: {why}")
+    def add(self, code: str, *whys: str) -> None:
+        known = self.refusals.setdefault(code, [])
+        known += [text for why in whys if (text := f"{code}: {why}") not in known]
 
     def take(self, refused: TaskRefused) -> None:
-        self.add(refused.code, refused.why)
+        self.add(refused.code, *(refused.problems if isinstance(refused, ComposeRefused) else (refused.why,)))
 
     @property
-    def first(self) -> str | None:
-        return next((self.refusals[code] for code in ORDER if code in self.refusals), None)
+    def all(self) -> tuple[str, ...]:
+        return tuple(text for code in ORDER for text in self.refusals.get(code, ()))
 
 
 def fact_of(built: BuiltRow) -> dict[str, Any]:
@@ -119,7 +123,8 @@ def build_row(
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         why = f"task_config: planning it failed ({printable(f'{type(error).__name__}: {error}')[:200]})"
         row = LockRow(task.id, contents.digest, task.path, image={"kind": "none"}, refused=why, input_files={})
-        return BuiltRow(_placed(row, task, index, settings), warnings=("planning failed over it, which is a fault: report it",))
+        warnings = ("planning failed over it, which is a fault: report it",)
+        return BuiltRow(_placed(row, task, index, settings), warnings=warnings, refusals=(why,))
     return built
 
 
@@ -161,11 +166,12 @@ def _judged_row(
         image=planned.image if planned is not None else {"kind": "none"},
         verifier_image=verifier_image,
         compose=planned.compose if planned is not None else None,
-        refused=judged.first,
+        refused=next(iter(judged.all), None),
         input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
     )
     plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
-    return BuiltRow(_placed(row, task, index, settings), plan, (*(unread(toml) if toml else ()), *_warnings(flags, planned)))
+    warnings = (*(unread(toml) if toml else ()), *_warnings(flags, planned))
+    return BuiltRow(_placed(row, task, index, settings), plan, warnings, judged.all)
 
 
 def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
