@@ -150,7 +150,9 @@ A plan is canonical JSON: `rule`, `order`, `main`, `services`, `volumes`, `exter
 | `{"image": "main"}` | the name of `main`'s image |
 
 `service:port` becomes a part where the service declares the port and the name is not part of a longer one; `localhost:port` does
-in the texts of the service that declares it.
+in the texts of the service that declares it. What nothing replaces (in the instruction, files of `environment/` and `tests/`,
+inline configs, build arguments, scopes) stands in the row's `unrewritable_references`. Files of variables count where an image or
+a mount takes them too.
 """
 
 

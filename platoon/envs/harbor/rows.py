@@ -12,8 +12,9 @@ from typing import Any
 from platoon.artifacts.canonical import canonical_bytes
 from platoon.artifacts.digests import DataError, HashedTask, input_digests
 from platoon.config.text import printable
-from platoon.envs.harbor.compose import PlannedTask, plan_task, stack_kind
+from platoon.envs.harbor.compose import ComposeRefused, PlannedTask, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
+from platoon.envs.harbor.compose.security import ROOT_USERS
 from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
@@ -22,9 +23,6 @@ from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.envs.harbor.task_toml import TaskToml, unread
 from platoon.images.dockerfile import DockerfileError, plan_image
 
-NOT_INPUTS = frozenset(
-    f"environment/{name}" for name in ("Dockerfile", ".dockerignore", "docker-compose.yaml", *UNREAD_COMPOSE_FILES)
-)
 FACTS = ("flags", "image", "verifier_image", "compose", "refused", "input_files")
 BYTES_PER_MB = 1024 * 1024
 # The first that applies is recorded; `per_task_build`, the last, depends on all rows and is added by the fetch.
@@ -35,11 +33,14 @@ USER_ADVICE = "(refuse: {agent_user: false} fetches it, and the environment's ag
 
 @dataclass(frozen=True)
 class BuiltRow:
-    """plan: the stack plan that the row names, as JSON. warnings: for people, each of this task."""
+    """plan: the stack plan that the row names, as JSON. warnings: for people, each of this task. refusals: all that apply to a row
+    that was judged now, of which it has the first; no fact keeps them.
+    """
 
     row: LockRow
     plan: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,18 @@ class TaskSettings:
 class _Judged:
     """What is known so far: refusals by code, of which the first in ORDER counts."""
 
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, code: str, why: str) -> None:
-        self.refusals.setdefault(code, f"{code}: {why}")
+    def add(self, code: str, *whys: str) -> None:
+        known = self.refusals.setdefault(code, [])
+        known += [text for why in whys if (text := f"{code}: {why}") not in known]
 
     def take(self, refused: TaskRefused) -> None:
-        self.add(refused.code, refused.why)
+        self.add(refused.code, *(refused.problems if isinstance(refused, ComposeRefused) else (refused.why,)))
 
     @property
-    def first(self) -> str | None:
-        return next((self.refusals[code] for code in ORDER if code in self.refusals), None)
+    def all(self) -> tuple[str, ...]:
+        return tuple(text for code in ORDER for text in self.refusals.get(code, ()))
 
 
 def fact_of(built: BuiltRow) -> dict[str, Any]:
@@ -121,7 +123,8 @@ def build_row(
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         why = f"task_config: planning it failed ({printable(f'{type(error).__name__}: {error}')[:200]})"
         row = LockRow(task.id, contents.digest, task.path, image={"kind": "none"}, refused=why, input_files={})
-        return BuiltRow(_placed(row, task, index, settings), warnings=("planning failed over it, which is a fault: report it",))
+        warnings = ("planning failed over it, which is a fault: report it",)
+        return BuiltRow(_placed(row, task, index, settings), warnings=warnings, refusals=(why,))
     return built
 
 
@@ -149,7 +152,7 @@ def _judged_row(
     if planned is not None:
         _judge_plan(planned, flags, settings.refuse, judged)
     sizes = {file.path: file.size_bytes for file in contents.files}
-    paths = [path for path in (planned.inputs if planned else ()) if path in sizes and path not in NOT_INPUTS]
+    paths = [path for path in (planned.inputs if planned else ()) if path in sizes]
     uploads = [sum(sizes.get(path, 0) for path in paths) for paths in (planned.uploads if planned else (), verifier_uploads)]
     flags["upload_bytes"] = max(uploads)
     limit = settings.refuse.uploads_over_mb
@@ -163,22 +166,20 @@ def _judged_row(
         image=planned.image if planned is not None else {"kind": "none"},
         verifier_image=verifier_image,
         compose=planned.compose if planned is not None else None,
-        refused=judged.first,
+        refused=next(iter(judged.all), None),
         input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
     )
     plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
-    return BuiltRow(_placed(row, task, index, settings), plan, (*(unread(toml) if toml else ()), *_warnings(flags, planned)))
+    warnings = (*(unread(toml) if toml else ()), *_warnings(flags, planned))
+    return BuiltRow(_placed(row, task, index, settings), plan, warnings, judged.all)
 
 
 def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
     """Rows with what depends on all of them: which builds are shared, and which are refused for being of one task alone."""
     if refuse.per_task_build:
-        users = _users(rows)
         why = "per_task_build: no other task shares the image it builds"
-        rows = [
-            replace(row, refused=why) if row.runnable and any(users.get(key) == 1 for key in _build_keys(row)) else row
-            for row in rows
-        ]
+        alone = _sharing_with_nobody(rows)
+        rows = [replace(row, refused=why) if number in alone else row for number, row in enumerate(rows)]
     users = _users(rows)
     return [
         replace(row, image=_with_kind(row.image, users), verifier_image=_with_kind(row.verifier_image, users))
@@ -239,7 +240,7 @@ def _judge_plan(planned: PlannedTask, flags: dict[str, Any], refuse: Refuse, jud
         judged.add("gpus", _gpus_refusal(planned.gpus))
     if not refuse.agent_user:
         return
-    if planned.user is not None:
+    if planned.user is not None and planned.user not in ROOT_USERS:
         judged.add("agent_user", f"the compose file sets the user of main {USER_ADVICE}")
     if planned.image.get("suffix_user") is not None:
         judged.add("agent_user", f"the Dockerfile ends in a USER {USER_ADVICE}")
@@ -317,16 +318,32 @@ def _build_keys(row: LockRow) -> list[str]:
     return [str(image["key"]) for image in images if image.get("key") is not None]
 
 
-def _users(rows: Sequence[LockRow]) -> dict[str, int]:
-    users: dict[str, int] = {}
-    for row in rows:
+def _users(rows: Sequence[LockRow]) -> dict[str, set[int]]:
+    """The runnable rows, by number, that build each key."""
+    users: dict[str, set[int]] = {}
+    for number, row in enumerate(rows):
         if row.runnable:
-            for key in set(_build_keys(row)):
-                users[key] = users.get(key, 0) + 1
+            for key in _build_keys(row):
+                users.setdefault(key, set()).add(number)
     return users
 
 
-def _with_kind(image: Any, users: Mapping[str, int]) -> Any:
+def _sharing_with_nobody(rows: Sequence[LockRow]) -> set[int]:
+    """The rows with a build that no other row shares which is left: whoever leaves takes a sharer from its other builds."""
+    users = _users(rows)
+    found: set[int] = set()
+    lone = [key for key, numbers in users.items() if len(numbers) == 1]
+    while lone:
+        for number in tuple(users[lone.pop()]):
+            found.add(number)
+            for key in set(_build_keys(rows[number])):
+                users[key].remove(number)
+                if len(users[key]) == 1:
+                    lone.append(key)
+    return found
+
+
+def _with_kind(image: Any, users: Mapping[str, set[int]]) -> Any:
     if image is None or image.get("key") is None:
         return image
-    return {**image, "kind": "shared" if users.get(str(image["key"]), 0) > 1 else "per_task"}
+    return {**image, "kind": "shared" if len(users.get(str(image["key"]), ())) > 1 else "per_task"}

@@ -16,6 +16,7 @@ from platoon.envs.harbor.answers import Request
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.lock import LockRow
+from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay, apply_files
 from platoon.envs.harbor.publish import publish_task
 from platoon.envs.harbor.reuse import Reuse
@@ -168,8 +169,7 @@ class _Taker:
     def _settings(
         self, task: SourceTask, matched: Sequence[Overlay], upstream: str | None, refusal: str | None = None
     ) -> TaskSettings:
-        copied = () if refusal is not None else (copy.file for overlay in matched for copy in overlay.copies if copy.executable)
-        return TaskSettings(self.request.options.refuse, task.programs.union(copied), tuple(matched), refusal, upstream)
+        return settings_of(task, matched, self.request.options.refuse, upstream, refusal)
 
     def _index(self, task: SourceTask, directory: Path, contents: HashedTask) -> dict[str, Any]:
         if not (names := self.names):
@@ -187,6 +187,14 @@ class _Taker:
 def changing(overlays: Sequence[Overlay]) -> list[Overlay]:
     """The overlays that change files; others only edit plans."""
     return [overlay for overlay in overlays if overlay.edits or overlay.copies]
+
+
+def settings_of(
+    task: SourceTask, matched: Sequence[Overlay], refuse: Refuse, upstream: str | None, refusal: str | None
+) -> TaskSettings:
+    """What decides a task's row beside its files. upstream, refusal: of what the overlays that matched made of it."""
+    copied = () if refusal is not None else (copy.file for overlay in matched for copy in overlay.copies if copy.executable)
+    return TaskSettings(refuse, task.programs.union(copied), tuple(matched), refusal, upstream)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Links are followed where they lead to a file of the root; one that leaves it, an
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -51,8 +52,8 @@ class Context:
             return self.files
         if self.kind(path) == "file":
             return (path,)
-        prefix = f"{path}/"
-        return tuple(file for file in self.files if file.startswith(prefix))
+        # Between "/" and "0", which follows it, lies all that begins with the path and a slash.
+        return self.files[bisect_left(self.files, f"{path}/") : bisect_left(self.files, f"{path}0")]
 
     def entries(self, paths: Iterable[str]) -> list[list[str | bool]]:
         """`[path, sha256, executable]` of files, in order, as a build key holds them."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from platoon.config.text import clip
 from platoon.images.dockerfile.context import Context, normalised
 from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
 from platoon.images.dockerfile.scope import Scope
+from platoon.images.dockerfile.wildcards import files_matching
 from platoon.images.dockerfile.words import BadWordError, deferred_text, unquote
 
 FLAGS = {
@@ -17,6 +18,8 @@ FLAGS = {
 }
 DEFERRABLE_FLAGS = frozenset({"chown", "link"})
 WILDCARDS = frozenset("*?[")
+# Of one Dockerfile, each of which is held against all files; with more the whole context is taken to be copied.
+PATTERN_LIMIT = 64
 _ARCHIVES = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
 _TAR_MAGIC = (257, b"ustar")
 _GIT = re.compile(r"git://|ssh://|[A-Za-z0-9._-]+@[A-Za-z0-9._-]+:|https?://[^?#]*\.git/?(?:[?#]|$)")
@@ -60,32 +63,54 @@ def remote_kind(source: str) -> str | None:
     return "url" if _URL.match(source) else None
 
 
-def taken_files(copy: Copy, scope: Scope, escape: str, context: Context) -> tuple[str, ...] | None:
-    """The context's files that a COPY or ADD of the build reads; None when it may read any of them. Adds to `context.empty`.
+@dataclass
+class Sources:
+    """What the COPYs and ADDs of a build name in its context. paths: files and directories, "." for all. patterns: with wildcards.
+
+    covers_all: the build key counts the whole context. is_known: False when a source depends on what no plan knows.
+    """
+
+    paths: set[str] = field(default_factory=set)
+    patterns: set[str] = field(default_factory=set)
+    covers_all: bool = False
+    is_known: bool = True
+
+    def files(self, context: Context) -> tuple[str, ...]:
+        """The files that are taken, all that may be where that is not known, in order."""
+        if "." in self.paths or not self.is_known or len(self.patterns) > PATTERN_LIMIT:
+            return context.files
+        found = {file for path in self.paths for file in context.below(path)}
+        found.update(file for pattern in self.patterns for file in files_matching(pattern, context.files))
+        return tuple(sorted(found))
+
+
+def add_sources(copy: Copy, scope: Scope, escape: str, context: Context, sources: Sources) -> None:
+    """Adds what a COPY or ADD of the build names, and to `context.empty`.
 
     Raises BadWordError for a source that is missing, leaves the context or cannot be copied.
     """
     if copy.from_stage is not None:
-        return ()
-    found: list[str] = []
+        return
     for raw in copy.raw:
         if not copy.json and raw.lstrip("0123456789").startswith("<<"):
             continue
         source = scope.expand(raw, escape)
-        if source is None or WILDCARDS & set(source):
-            return None
+        if source is None:
+            sources.covers_all, sources.is_known = True, False
+            continue
+        has_wildcard = bool(WILDCARDS & set(source))
+        sources.covers_all |= has_wildcard
         if (kind := remote_kind(source)) is not None:
             if copy.keyword == "COPY":
                 raise BadWordError(f"COPY takes files of the context, got a {kind} source")
-            continue
-        if (path := _directory_that_is_not_kept(source, context)) is not None:
+        elif has_wildcard:
+            sources.patterns.add(_normalised(source))
+        elif (path := _directory_that_is_not_kept(source, context)) is not None:
             context.empty.add(path)
-            continue
-        path = _path(source, context)
-        if path == ".":
-            return None
-        found += context.below(path)
-    return tuple(found)
+        else:
+            path = _path(source, context)
+            sources.paths.add(path)
+            sources.covers_all |= path == "."
 
 
 def deferred_step(copy: Copy, escape: str, context: Context) -> tuple[str, ...]:
@@ -125,11 +150,15 @@ def _directory_that_is_not_kept(source: str, context: Context) -> str | None:
     return None if context.kind(path) is not None else path
 
 
-def _path(source: str, context: Context) -> str:
+def _normalised(source: str) -> str:
     path = normalised(source)
     if path is None:
         raise BadWordError(f"{clip(source)} leaves the context")
-    path = path.rstrip("/") or "."
+    return path.rstrip("/") or "."
+
+
+def _path(source: str, context: Context) -> str:
+    path = _normalised(source)
     if path != "." and context.kind(path) is None:
         raise BadWordError(f"{clip(source)} is not in the context")
     return path

@@ -12,7 +12,7 @@ from typing import Any
 from platoon.artifacts.digests import hex_of, sha256_file
 from platoon.artifacts.reading import read_regular
 from platoon.images.dockerfile.context import Context
-from platoon.images.dockerfile.copies import read_copy, step_sources, taken_files
+from platoon.images.dockerfile.copies import Sources, add_sources, read_copy, step_sources
 from platoon.images.dockerfile.dockerignore import compile_ignore
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
@@ -36,7 +36,7 @@ class ImagePlan:
     configuration. args: build arguments, target: the stage to build, dockerfile: its name when it is not `Dockerfile`.
     notes: why the walk from the end stopped, one a line. empty_directories: of the context, which a build makes first: COPY names
     them as directories, and a task keeps files alone. inputs: files of the context (relative to it) that COPY and ADD take, all
-    that the build may read where that is not known. uploads: those of them that the deferred steps take.
+    that they may take where that is not known. uploads: those of them that the deferred steps take.
     """
 
     key: str
@@ -94,16 +94,16 @@ def plan_image(
     suffix = Suffix(len(last.instructions), (), ())
     if not whole:
         suffix = split_suffix(last, parsed.escape, files, ignored=ignore_file is not None)
-    reads = _files_read(stages, suffix.start, parsed, files, dockerfile)
+    sources, binds = _sources(stages, suffix.start, parsed, files, dockerfile)
+    taken = sources.files(files)
     steps = [step for step in suffix.steps if step[0] == "COPY"]
     uploads = {file for step in steps for source in step_sources(step) for file in files.below(source)}
     ignored = compile_ignore(_ignore_text(context / ignore_file)) if ignore_file is not None else None
-    taken = files.files if reads is None else reads
     payload: dict[str, Any] = {
         "rule": BUILD_KEY_RULE,
         "directives": list(parsed.directives),
         "prefix": [instruction.text for instruction in _prefix(parsed, stages, suffix.start)],
-        "context": files.entries(files.files if reads is None or ignored is not None else reads),
+        "context": files.entries(files.files if sources.covers_all or binds or ignored is not None else taken),
         "dockerignore": None if ignore_file is None else hex_of(sha256_file(context / ignore_file)),
     }
     payload |= {name: value for name, value in (("args", given), ("target", target)) if value}
@@ -156,12 +156,9 @@ def _bases(stages: Sequence[Stage]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(bases))
 
 
-def _files_read(
-    stages: Sequence[Stage], suffix_start: int, parsed: Dockerfile, files: Context, name: str
-) -> tuple[str, ...] | None:
-    """The files that the prefix reads, None when it may read all."""
-    found: set[str] = set()
-    everything = False
+def _sources(stages: Sequence[Stage], suffix_start: int, parsed: Dockerfile, files: Context, name: str) -> tuple[Sources, bool]:
+    """What the prefix copies of the context, and whether a RUN of it binds the context besides."""
+    sources, binds = Sources(), False
     for stage in stages:
         count = suffix_start if stage is stages[-1] else len(stage.instructions)
         for instruction, scope in zip(stage.instructions[:count], stage.before[:count], strict=True):
@@ -170,14 +167,12 @@ def _files_read(
                     copy = read_copy(instruction, parsed.escape)
                     if copy.from_stage is not None:
                         _check_from(copy.from_stage, stage, stages)
-                    taken = taken_files(copy, scope, parsed.escape, files)
-                    everything |= taken is None
-                    found.update(taken or ())
+                    add_sources(copy, scope, parsed.escape, files, sources)
                 elif instruction.keyword == "RUN":
-                    everything |= _mounts_context(instruction, parsed.escape)
+                    binds |= _mounts_context(instruction, parsed.escape)
             except BadWordError as error:
                 raise DockerfileError(str(error), instruction.line, file=name) from None
-    return None if everything else tuple(sorted(found))
+    return sources, binds
 
 
 def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:

@@ -14,8 +14,9 @@ import pytest
 from platoon import exits
 from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
-from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.rows import finish_rows
 from platoon.envs.harbor.service import HarborService
 from platoon.errors import ConfigError
 
@@ -265,6 +266,20 @@ def test_h051_a_dockerfile_that_ends_in_a_user(locked: Locked, place: str) -> No
     assert image["deferred"][-1] == ["USER", "${NB_UID}"]
 
 
+@pytest.mark.parametrize(
+    ("user", "recorded", "refused"),
+    [("root", "root", False), ('"0:0"', "0:0", False), ('""', None, False), ("nb", "nb", True), ('"1000"', "1000", True)],
+)
+def test_the_user_of_main_stands_over_the_images(locked: Locked, user: str, recorded: str | None, refused: bool) -> None:
+    """Root as well: without it main would run as the image's user. It is no user that a policy must honor."""
+    compose = f"services: {{main: {{user: {user}}}}}\n"
+    files = {"environment/Dockerfile": "FROM debian:12\nUSER nb\nRUN true\n"}
+    row, plan = locked(compose, files=files)
+    assert (row.refused or "").startswith("agent_user: the compose file sets the user of main") is refused
+    row, plan = locked(compose, files=files, refuse={"agent_user": False})
+    assert (row.refused, plan["main"].get("user")) == (None, recorded)
+
+
 @pytest.mark.parametrize("compose", [None, "services: {main: {}, db: {build: {context: ., dockerfile: Dockerfile}}}\n"])
 def test_h008_a_directory_that_was_empty_is_built_as_one(
     make_task: MakeTask, tmp_path: Path, cache: HarborCache, compose: str | None
@@ -289,6 +304,37 @@ def test_i509_a_deferred_copy_keeps_its_owner(locked: Locked) -> None:
     assert row.image["kind"] == "per_task"
     assert row.flags["upload_bytes"] == len("a,b\n1,2\n")
     assert list(row.input_files or {}) == ["environment/data.csv"]
+
+
+SUB = "environment/sub"
+
+
+@pytest.mark.parametrize(
+    ("build", "files", "inputs"),
+    [
+        ("./sub", {f"{SUB}/Dockerfile": ". /x/", f"{SUB}/.dockerignore": "b\n"}, [f"{SUB}/a"]),
+        ("{dockerfile: My.Dockerfile}", {"environment/My.Dockerfile": ". /x/"}, ["environment/data.csv", f"{SUB}/a", f"{SUB}/b"]),
+        (
+            "{dockerfile: sub/My.Dockerfile}",
+            {f"{SUB}/My.Dockerfile": ". /x/", f"{SUB}/My.Dockerfile.dockerignore": "sub/a\n"},
+            ["environment/data.csv", f"{SUB}/b"],
+        ),
+        # Files beside environment/ are none of its inputs, whatever the context is.
+        ("{context: .., dockerfile: environment/Dockerfile}", {"environment/Dockerfile": ". /x/"}, None),
+        (".", {"environment/Dockerfile": "*.csv /x/"}, ["environment/data.csv"]),
+        (".", {"environment/Dockerfile": "sub/[^b] /x/"}, [f"{SUB}/a"]),
+        # A recipe counts where it is no recipe.
+        ("./sub", {f"{SUB}/Dockerfile": ". /x/", f"{SUB}/d/Dockerfile": "."}, [f"{SUB}/a", f"{SUB}/b", f"{SUB}/d/Dockerfile"]),
+    ],
+)
+def test_the_input_files_of_a_task_are_those_it_copies_not_its_recipes(
+    locked: Locked, build: str, files: dict[str, str], inputs: list[str] | None
+) -> None:
+    """Recipes that tasks have in common would join their hold-out groups."""
+    recipes = {name: f"FROM x\nCOPY {text}\nRUN y\n" if name.endswith("Dockerfile") else text for name, text in files.items()}
+    row, _ = locked(f"services: {{main: {{build: {build}}}}}\n", files={f"{SUB}/a": "1", f"{SUB}/b": "2", **recipes})
+    assert row.refused is None
+    assert list(row.input_files or {}) == (inputs or ["environment/data.csv", f"{SUB}/a", f"{SUB}/b"])
 
 
 @pytest.mark.parametrize(
@@ -372,6 +418,23 @@ def test_builds_that_tasks_share(make_task: MakeTask, tmp_path: Path, cache: Har
     (tmp_path / "data/b/instruction.md").unlink()
     alone = fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache).lock
     assert alone.by_name["a"].image["kind"] == "per_task"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_build_whose_sharers_are_refused_is_shared_with_nobody(reverse: bool) -> None:
+    """Each refusal may take the last sharer of another build: from a on, one after the other, but for the two that share two."""
+
+    def row(name: str, key: str, verifier: str | None = None) -> LockRow:
+        return LockRow(name, "", "", image={"key": key}, verifier_image=None if verifier is None else {"key": verifier})
+
+    rows = [row("a", "k0", "k1"), row("b", "k1"), row("c", "k2", "k3"), row("d", "k3", "k2")]
+    rows += [row(f"e{number}", f"n{number}", f"n{number + 1}") for number in range(50)]
+    found = finish_rows(rows[::-1] if reverse else rows, Refuse(per_task_build=True))
+    assert sorted(row.name for row in found if row.runnable) == ["c", "d"]
+    assert {row.image["kind"] for row in found if row.runnable} == {"shared"}
+    same = finish_rows([row("x", "k", "k"), row("y", "k")], Refuse(per_task_build=True))
+    assert [row.runnable for row in same] == [True, True]
+    assert not finish_rows([row("x", "k", "k")], Refuse(per_task_build=True))[0].runnable
 
 
 def test_plans_are_kept_once(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:

@@ -82,6 +82,7 @@ def plan_build(build: Build, reading: Reading, *, whole: bool) -> tuple[ImagePla
         )
     except DockerfileError as error:
         raise ComposeError(error.sentence) from None
+    reading.taken.update(posixpath.normpath(posixpath.join(build.context, file)) for file in plan.inputs)
     for name in plan.empty_directories:
         reading.findings.note(path, f"{name}/ is not in the task, and is built as an empty directory")
     context = {} if build.context == BASE else {"context": build.context}

@@ -17,9 +17,9 @@ from platoon.envs.harbor.compose.env_file import read_entries
 from platoon.envs.harbor.compose.errors import ComposeError, ComposeRefused, Findings
 from platoon.envs.harbor.compose.form import form_problems
 from platoon.envs.harbor.compose.reading import BASE, Build, Draft, Reading, TaskFiles
-from platoon.envs.harbor.compose.references import Names, Reference, scan
+from platoon.envs.harbor.compose.references import Names, Reference, Scanned, scan
 from platoon.envs.harbor.compose.stack import Services, build_stack, read_services
-from platoon.envs.harbor.compose.stack_plan import StackPlan
+from platoon.envs.harbor.compose.stack_plan import ServicePlan, StackPlan
 from platoon.envs.harbor.compose.subset import is_empty
 from platoon.envs.harbor.compose.text import ImagePart
 from platoon.envs.harbor.compose.variables import TaskVariables, harbor_variables
@@ -28,11 +28,12 @@ from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.task_toml import EnvironmentTable
 from platoon.host.trees import has_entries
 from platoon.images.dockerfile import ImagePlan
+from platoon.images.dockerfile.plan import IGNORE_FILE
 
 Kind = Literal["single", "trivial", "main_only", "sidecars"]
 DOCKERFILE = "environment/Dockerfile"
 ENV_FILE = "environment/.env"
-NOT_SCANNED = frozenset((COMPOSE_FILE, *(f"{BASE}/{name}" for name in UNREAD_COMPOSE_FILES)))
+COMPOSE_NAMES = (posixpath.basename(COMPOSE_FILE), *UNREAD_COMPOSE_FILES)
 
 
 class TaskTables(Protocol):
@@ -47,9 +48,10 @@ class PlannedTask:
     """plan: None for `single` and `trivial`.
 
     image: the plan of the task's image as the row's `image` (`kind` is `none`, `prebuilt` or `build`; the lock turns `build` into
-    `shared` or `per_task`). gpus: of the task, the compose file's over task.toml's. user: main's `user:` of the compose file, which
-    only `refuse: {agent_user: false}` lets through. inputs: the files of the task (`environment/…`) that the image takes in by COPY
-    and ADD or that are uploaded. uploads: those that a session uploads. unrewritable: see `Reference`. warnings: for people.
+    `shared` or `per_task`). gpus: of the task, the compose file's over task.toml's. user: main's `user:` of the compose file.
+    inputs: the files of `environment/` that the image takes in by COPY and ADD or that are uploaded, but for what says how it is
+    built: its Dockerfile, ignore files and compose files. uploads: those that a session uploads. unrewritable: see `Reference`.
+    warnings: for people.
     """
 
     kind: Kind
@@ -132,6 +134,7 @@ def plan_task(
     services, stack, names = _stack(edited, reading)
     image, plan = _image(services.main, reading, composed=True)
     inputs, uploads = _inputs(image, plan, files)
+    scanned = _unrewritable(stack, image, names, reading) if kind == "sidecars" else Scanned()
     return PlannedTask(
         kind,
         stack,
@@ -140,8 +143,8 @@ def plan_task(
         services.main.plan.get("user"),
         inputs,
         uploads,
-        _unrewritable(stack, names, directory) if kind == "sidecars" else (),
-        (*warnings, *sorted(reading.findings.notes)),
+        scanned.references,
+        (*warnings, *sorted(reading.findings.notes), *scanned.cut),
     )
 
 
@@ -215,14 +218,18 @@ def _image(main: Draft, reading: Reading, *, composed: bool) -> tuple[dict[str, 
 
 
 def _inputs(image: Mapping[str, Any], plan: ImagePlan | None, files: TaskFiles) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files of `environment/` that tell tasks apart, and those that a session uploads."""
+    context, dockerfile = str(image.get("context", BASE)), str(image.get("dockerfile", "Dockerfile"))
     if plan is not None:
-        context = image.get("context", BASE)
         inputs, uploads = (
             [posixpath.normpath(posixpath.join(context, file)) for file in found] for found in (plan.inputs, plan.uploads)
         )
-        return tuple(inputs), tuple(uploads)
-    found = tuple(_walk(files.directory, (BASE,))) if image["upload_environment"] else ()
-    return found, found
+    else:
+        inputs = uploads = _walk(files.directory, (BASE,)) if image["upload_environment"] else []
+    # What says how it is built is alike in tasks that are not, wherever the context is.
+    names = {"Dockerfile", IGNORE_FILE, dockerfile, f"{dockerfile}.dockerignore", *COMPOSE_NAMES}
+    recipes = {posixpath.normpath(posixpath.join(context, name)) for name in names} | {f"{BASE}/{name}" for name in COMPOSE_NAMES}
+    return tuple(path for path in inputs if path.startswith(f"{BASE}/") and path not in recipes), tuple(uploads)
 
 
 def _dot_env(files: TaskFiles) -> frozenset[str]:
@@ -245,11 +252,29 @@ def _unread(files: TaskFiles) -> tuple[str, ...]:
     )
 
 
-def _unrewritable(stack: StackPlan, names: Names, directory: Path) -> tuple[Reference, ...]:
+def _unrewritable(stack: StackPlan, image: Mapping[str, Any], names: Names, reading: Reading) -> Scanned:
+    """What names services where no session looks: files of the task, and texts of the plan that are no variables and commands."""
     services = {"main": stack.main, **stack.services}
-    contents = {f"{name}.configs": file.content for name, plan in services.items() for file in plan.files}
-    scanned = ["instruction.md", *(file for file in _walk(directory, (BASE, "tests")) if file not in NOT_SCANNED)]
-    return scan(directory, scanned, names, contents)
+    contents = [(f"{name}.configs", file.content) for name, plan in services.items() for file in plan.files]
+    for name, plan in services.items():
+        build = image if name == "main" else plan.image.get("build", {})
+        contents += [(f"{name}.build.args.{key}", value) for key, value in build.get("args", {}).items()]
+    for name, external in stack.externals.items():
+        contents += [(f"{name}.scope.{key}", value) for key, value in external.scope.items()]
+    directory = reading.files.directory
+    unread = {f"{BASE}/{name}" for name in COMPOSE_NAMES} | _only_variables(services, reading)
+    files = ["instruction.md", *(file for file in _walk(directory, (BASE, "tests")) if file not in unread)]
+    return scan(directory, files, names, contents)
+
+
+def _only_variables(services: Mapping[str, ServicePlan], reading: Reading) -> set[str]:
+    """Files of variables that nobody reads as files: what they give services is rewritten there."""
+    binds = {bind.source for plan in services.values() for bind in plan.binds if bind.kind == "task"}
+    return {
+        file
+        for file in reading.env_files - reading.taken
+        if file.startswith(f"{BASE}/") and not any(file == bind or file.startswith(f"{bind}/") for bind in binds)
+    }
 
 
 def _walk(directory: Path, roots: Sequence[str]) -> list[str]:

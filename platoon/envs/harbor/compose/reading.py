@@ -101,7 +101,8 @@ class Reading:
     """One file being read.
 
     tables: its top-level volumes, networks, configs and secrets. named: configs and secrets that a service takes, with their table.
-    privileged: whether privileges are planned.
+    env_files: that services take variables from. taken: by COPY and ADD of images; both relative to the task. privileged: whether
+    privileges are planned.
     """
 
     files: TaskFiles
@@ -110,6 +111,8 @@ class Reading:
     findings: Findings
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     named: set[tuple[str, str]] = field(default_factory=set)
+    env_files: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
     privileged: bool = False
     executable: Callable[[Path], bool] | None = None
     budget: Budget = field(default_factory=Budget)

@@ -72,26 +72,44 @@ def tokenised(plan: ServicePlan, names: Names, own_ports: frozenset[int]) -> Ser
     )
 
 
-def scan(directory: Path, files: Sequence[str], names: Names, contents: Mapping[str, Text]) -> tuple[Reference, ...]:
+@dataclass(frozen=True)
+class Scanned:
+    """What a scan found. cut: what of the task it left out for its size, a sentence each."""
+
+    references: tuple[Reference, ...] = ()
+    cut: tuple[str, ...] = ()
+
+
+def scan(directory: Path, files: Sequence[str], names: Names, contents: Sequence[tuple[str, Text]]) -> Scanned:
     """The references in files of the task and in texts of the plan that nothing rewrites, bounded; binary files are left out.
 
-    contents: such texts of the plan by the place they stand at.
+    contents: such texts of the plan, each with the place it stands at.
     """
     expression = names.expression
     if expression is None:
-        return ()
-    found: list[Reference] = []
-    budget = SCAN_LIMIT_BYTES
+        return Scanned()
+    found: dict[Reference, None] = {}
+    cut: list[str] = []
+    budget, is_over = SCAN_LIMIT_BYTES, False
     for file in files:
-        data = _text_of(directory / file, min(budget, FILE_LIMIT_BYTES))
-        budget -= len(data)
-        found += _references(file, data, expression, names)
-        if budget <= 0 or len(found) >= REFERENCE_LIMIT:
+        if len(found) > REFERENCE_LIMIT:
             break
-    for place, text in contents.items():
-        literal = "".join(piece for piece in pieces(text) if isinstance(piece, str))
-        found += _references(place, literal, expression, names)
-    return tuple(found[:REFERENCE_LIMIT])
+        if budget <= 0:
+            is_over = True
+            break
+        data, is_whole = _text_of(directory / file, min(budget, FILE_LIMIT_BYTES))
+        budget -= len(data)
+        found.update(dict.fromkeys(_references(file, data, expression, names)))
+        is_over = not is_whole and budget <= 0
+        if not is_whole and not is_over:
+            cut.append(f"{file}: only its first {FILE_LIMIT_BYTES} bytes are searched for names of services")
+    for place, text in contents:
+        found.update(dict.fromkeys(_references(place, _literal(text), expression, names)))
+    if is_over:
+        cut.append(f"only the first {SCAN_LIMIT_BYTES} bytes of its files are searched for names of services")
+    if len(found) > REFERENCE_LIMIT:
+        cut.append(f"only the first {REFERENCE_LIMIT} places that name services are kept")
+    return Scanned(tuple(found)[:REFERENCE_LIMIT], tuple(cut))
 
 
 def _marked(text: Text, expression: re.Pattern[str] | None, names: Names, own_ports: frozenset[int]) -> Text:
@@ -139,10 +157,24 @@ def _references(place: str, text: str, expression: re.Pattern[str], names: Names
             yield Reference(place, line, service, int(match[2]))
 
 
-def _text_of(path: Path, limit_bytes: int) -> str:
+def _literal(text: Text) -> str:
+    """What a text says by itself, words for unset variables too; a part leaves a gap, at which a name ends."""
+    found = []
+    for piece in pieces(text):
+        if isinstance(piece, str):
+            found.append(piece)
+        elif isinstance(piece, HostPart):
+            found += [_literal(word) for word in (piece.unset, piece.empty, piece.set) if word is not None]
+    return "\0".join(found)
+
+
+def _text_of(path: Path, limit_bytes: int) -> tuple[str, bool]:
+    """The beginning of a file, nothing of a binary one, and whether that is all there is to read."""
     try:
         with path.open("rb") as file:
-            data = file.read(limit_bytes)
+            data = file.read(limit_bytes + 1)
     except OSError:
-        return ""
-    return "" if b"\0" in data[:_BINARY_PROBE_BYTES] else data.decode("utf-8", "replace")
+        return "", True
+    if b"\0" in data[:_BINARY_PROBE_BYTES]:
+        return "", True
+    return data[:limit_bytes].decode("utf-8", "replace"), len(data) <= limit_bytes

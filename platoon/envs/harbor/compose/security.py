@@ -16,7 +16,7 @@ ROOTLESS = frozenset(
         *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
     )
 )
-ROOT_USERS = frozenset({"", "root", "0", "0:0", "root:root", "0:root", "root:0"})
+ROOT_USERS = frozenset({"root", "0", "0:0", "root:root", "0:root", "root:0"})
 PRIVILEGES_ADVICE = "refuse: {privileges: false} plans it, for docker"
 
 
@@ -60,8 +60,6 @@ def read_user(value: Any, draft: Draft) -> None:
     user = values.known(values.only_text(value))
     if "\n" in user or "\0" in user or len(user) > 100:
         raise ComposeError("is a user name or number on one line")
-    if draft.role == "main" and user in ROOT_USERS:
-        return
     draft.plan["user"] = user or None
 
 

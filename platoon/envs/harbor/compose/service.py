@@ -82,6 +82,7 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
             if not values.switch(settings.get("required", True)):
                 continue
             raise ComposeError(f"{path[:100]} is no file of the task")
+        reading.env_files.add(path)
         text = reading.files.read(path, SIZE_LIMIT_BYTES)
         before = {name: entry for name, entry in found.items() if entry is not None}
         found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before, budget=reading.budget)

@@ -241,22 +241,24 @@ def _check_health(plan: StackPlan, services: Services, reading: Reading) -> None
             if wait.condition != "service_healthy" or other in services.externals:
                 continue
             waited = plan.main if other == MAIN else plan.services.get(other)
-            if waited is not None and lacks_healthcheck(waited):
+            if waited is not None and _lacks_healthcheck(waited):
                 problem = f"waits for {other} to be healthy, and {other} has no healthcheck (give {other} one)"
                 reading.findings.problems.append(ComposeError(problem, f"{name}.depends_on"))
 
 
-def lacks_healthcheck(plan: ServicePlan, image: Mapping[str, Any] | None = None) -> bool:
-    """Whether a service is known to have no check. image: its image's configuration; without it, an image may have one."""
+def _lacks_healthcheck(plan: ServicePlan) -> bool:
+    """Whether a service is known to have no check. An image of a registry, and one built over one, may have one of its own, which
+    is known when it is pinned."""
     check = plan.healthcheck
     if check is not None and check.test is not None:
         return check.disabled
-    if image is None and (build := plan.image.get("build")) is not None:
-        config = build.get("config", {})
-        image = config if "healthcheck" in config or not build["base"] else None
-    if image is None:
+    build = plan.image.get("build")
+    if build is None:
         return False
-    test = (image.get("healthcheck") or {}).get("test") or ["NONE"]
+    config = build.get("config", {})
+    if "healthcheck" not in config:
+        return not build["base"]
+    test = (config["healthcheck"] or {}).get("test") or ["NONE"]
     return bool(test[0] == "NONE")
 
 

@@ -125,7 +125,7 @@ def observed(service: Mapping[str, Any], name: str, environment: Path) -> dict[s
         "entrypoint": None if service.get("entrypoint") is None else [text(word) for word in service["entrypoint"]],
         "working_dir": service.get("working_dir"),
         "hostname": service.get("hostname"),
-        "user": None if name == "main" and user == "root" else user,
+        "user": user,
         "ports": sorted(ports),
         "volumes": sorted(volumes, key=str),
         "depends_on": {key: (wait["condition"], wait["required"]) for key, wait in service.get("depends_on", {}).items()},

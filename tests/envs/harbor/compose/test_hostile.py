@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from platoon.envs.harbor.compose import ComposeRefused, plan_task, stack_kind
+from platoon.envs.harbor.compose import ComposeRefused, plan_task, references, stack_kind
 from platoon.envs.harbor.compose.document import DEPTH_LIMIT, SIZE_LIMIT_BYTES, parse_document
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.format import TaskRefused
@@ -197,6 +197,18 @@ def test_a_file_whose_text_costs_most_to_scan_ends(write: Write) -> None:
     task = write(f"services:\n  main: {{environment: {{A: '{text}'}}}}\n  db: {{image: x, expose: [1]}}\n", notes="db:1\n" * 5000)
     planned = plan_task(TaskToml(), task)
     assert len(planned.unrewritable) == 1000
+    assert planned.warnings == ("only the first 1000 places that name services are kept",)
+
+
+def test_what_is_not_searched_for_names_of_services_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "FILE_LIMIT_BYTES", 10)
+    compose = "services:\n  main: {}\n  db: {image: x, expose: [1]}\n"
+    task = write(compose, small="0123456789", large="db:1 5678 db:1", binary="\0" * 100)
+    planned = plan_task(TaskToml(), task)
+    assert [item.line for item in planned.unrewritable] == [1]
+    assert planned.warnings == ("environment/large: only its first 10 bytes are searched for names of services",)
+    monkeypatch.setattr(references, "SCAN_LIMIT_BYTES", 12)
+    assert plan_task(TaskToml(), task).warnings[-1] == "only the first 12 bytes of its files are searched for names of services"
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"# nothing\n", b"---\n"])

@@ -1,0 +1,67 @@
+"""What a fetch makes of one task directory, without a dataset, a lock or the cache: its row, made as each row of a fetch is.
+
+The files that a fetch keeps are copied to a passing place and planned there, so that what it does not keep (ignored files, empty
+directories) is as missing as it would be in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from platoon.config.text import printable
+from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
+from platoon.envs.harbor.options import Refuse
+from platoon.envs.harbor.overlays import Overlay
+from platoon.envs.harbor.publish import HarborCache, publish_task
+from platoon.envs.harbor.rows import BuiltRow, build_row, read_metadata
+from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, SourceTask
+from platoon.envs.harbor.take import prepared, settings_of
+from platoon.errors import ConfigError, Problem
+from platoon.host.scratch import node_scratch
+
+
+@dataclass(frozen=True)
+class Preview:
+    """built: the row, its images' `kind` still `build`, since who shares a build is of a whole dataset. idle: overlays that do not
+    match the task."""
+
+    built: BuiltRow
+    idle: tuple[str, ...] = ()
+
+
+def preview_task(
+    directory: Path,
+    *,
+    name: str | None = None,
+    index: Mapping[str, str] | None = None,
+    overlays: Sequence[Overlay] = (),
+    refuse: Refuse | None = None,
+) -> Preview:
+    """The row of a task directory under an entry's `overlays` and `refuse`.
+
+    name: its id, the directory's name when unset. index: fields that an overlay's `[match]` may ask for, over the scalars of
+    `[metadata]`. Raises ConfigError for what fails a whole fetch, PlatoonError.
+    """
+    task = SourceTask(name or directory.resolve().name, ".")
+    shown = printable(task.id)
+    if problems := list(tree_problems(directory, shown)):
+        raise ConfigError(problems)
+    metadata = {key: value for key, value in read_metadata(directory).items() if value != []}
+    fields = {**metadata, **(index or {})}
+    matched = [overlay for overlay in overlays if overlay.matches(task.id, fields)]
+    idle = tuple(overlay.name for overlay in overlays if overlay not in matched)
+    try:
+        with TemporaryDirectory(prefix="platoon-plan-", dir=node_scratch()) as place:
+            tools = FetchTools(HarborCache(Path(place) / "harbor"))
+            contents = read_contents(directory)
+            with prepared(Materialised(task, directory), contents, matched, tools, shown) as ready:
+                settings = settings_of(task, matched, refuse or Refuse(), ready.upstream_digest, ready.refusal)
+                publish_task(ready.directory, ready.contents, tools.cache, settings.programs)
+                kept = tools.cache.task(ready.contents.digest)
+                return Preview(build_row(task, kept, ready.contents, fields, settings), idle)
+    except HASH_ERRORS as error:
+        why = str(error).replace(f"{directory}/", "")
+        raise ConfigError(Problem(f"cannot be read: {printable(why)}", file=shown)) from None
