@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from platoon.config.credentials import holds_userinfo, names_secret
 
-GIT_SCHEMES = ("https", "http", "ssh", "git", "file")
+GIT_SCHEMES = ("https", "ssh", "git", "file")
 WEB_SCHEMES = ("https", "http")
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

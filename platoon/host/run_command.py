@@ -1,7 +1,8 @@
 """Runs one external program to its end, with bounds on time and output.
 
 Each program leads a session of its own; on a timeout or a cancellation its whole process group is killed before the caller goes on.
-Output beyond the bound is counted, not kept. A background child that holds a pipe open does not delay the result beyond a second.
+Output beyond the bound is counted, not kept; who takes standard output as it comes ends the program by raising. A background child
+that holds a pipe open does not delay the result beyond a second.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -38,6 +39,20 @@ class CommandResult:
     stdout_dropped_bytes: int = 0
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A `take` that keeps all of an output, which ends with `fault` beyond `limit_bytes`."""
+
+    limit_bytes: int
+    fault: Exception
+    data: bytearray = field(default_factory=bytearray)
+
+    def __call__(self, piece: bytes) -> None:
+        self.data.extend(piece)
+        if len(self.data) > self.limit_bytes:
+            raise self.fault
+
+
 async def run_command(
     argv: Sequence[str | Path],
     *,
@@ -46,17 +61,21 @@ async def run_command(
     stdin: bytes | None = None,
     timeout_s: float | None = None,
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    take: Callable[[bytes], None] | None = None,
     on_start: Callable[[int], None] | None = None,
     ends_with_parent: bool = False,
 ) -> CommandResult:
     """Runs `argv`. Raises OSError when it cannot start; a program that fails is a result, never an exception.
+
+    take: is given standard output piece by piece, and the result holds none of it. What it raises is raised, after the program was
+    killed.
 
     on_start is called with the pid, which is also the id of the new process group, before anything is awaited.
     ends_with_parent: the kernel kills the program when the thread that started it is gone, however it went.
     """
     loop = asyncio.get_running_loop()
     start = loop.subprocess_exec(
-        lambda: _Command(loop, output_limit_bytes),
+        lambda: _Command(loop, output_limit_bytes, take),
         *map(str, argv),
         cwd=cwd,
         env=env,
@@ -86,6 +105,8 @@ async def run_command(
         timed_out = not await _done(protocol.exited, timeout_s)
     finally:
         await _end(transport, protocol)
+    if protocol.failure is not None:
+        raise protocol.failure
     exit_code = transport.get_returncode()
     assert exit_code is not None
     out, err = protocol.kept[1], protocol.kept[2]
@@ -100,6 +121,7 @@ def run_blocking(
     stdin: bytes | None = None,
     timeout_s: float | None = None,
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    take: Callable[[bytes], None] | None = None,
     tick: Callable[[], None] | None = None,
 ) -> CommandResult:
     """`run_command` for code without an event loop. tick is called each second while the program runs, to tell that it does.
@@ -117,6 +139,7 @@ def run_blocking(
             stdin=stdin,
             timeout_s=timeout_s,
             output_limit_bytes=output_limit_bytes,
+            take=take,
             on_start=started.append,
             ends_with_parent=True,
         )
@@ -170,16 +193,31 @@ class _Kept:
 
 
 class _Command(asyncio.SubprocessProtocol):
-    """exited: the program ended, whoever still holds its pipes. drained: both output pipes came to their end."""
+    """exited: the program ended, whoever still holds its pipes. drained: both output pipes came to their end.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int) -> None:
+    failure: what `take` raised, after which it is given nothing more.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int, take: Callable[[bytes], None] | None) -> None:
         self.exited: asyncio.Future[None] = loop.create_future()
         self.drained: asyncio.Future[None] = loop.create_future()
         self.kept = {1: _Kept(limit_bytes), 2: _Kept(limit_bytes)}
+        self.failure: Exception | None = None
+        self._takers = {1: take or self.kept[1].take, 2: self.kept[2].take}
         self._open = {1, 2}
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.kept[fd].take(data)
+        if self.failure is not None:
+            return
+        try:
+            self._takers[fd](data)
+        except Exception as error:
+            self.failure = error
+            if not self.exited.done():
+                kill_group(self._transport.get_pid())
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)

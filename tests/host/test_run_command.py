@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from platoon.host.processes import start_ticks
-from platoon.host.run_command import run_command
+from platoon.host.run_command import Whole, run_command
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.process
@@ -38,6 +38,17 @@ def test_output_beyond_the_bound_is_counted_and_the_head_kept():
     result = run("sh", "-c", "printf head; head -c 5000 /dev/zero; echo err >&2", output_limit_bytes=100)
     assert result.stdout.startswith(b"head") and len(result.stdout) == 100
     assert result.dropped_bytes == result.stdout_dropped_bytes == 4904
+
+
+def test_who_takes_the_output_ends_a_program_that_would_go_on(tmp_path: Path):
+    output = Whole(1000, ValueError("too much"))
+    with pytest.raises(ValueError, match="too much"):
+        run("sh", "-c", f"echo $$ > {tmp_path}/pid; exec yes", take=output)
+    assert output.data[:2] == b"y\n"
+    assert start_ticks(int((tmp_path / "pid").read_text())) is None
+    pieces: list[bytes] = []
+    result = run("sh", "-c", "echo out; echo err >&2", take=pieces.append)
+    assert (b"".join(pieces), result.stdout, result.stderr, result.dropped_bytes) == (b"out\n", b"", b"err\n", 0)
 
 
 def test_background_process_that_holds_the_pipe_does_not_delay_the_result():

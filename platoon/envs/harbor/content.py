@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from platoon.errors import Problem
 
 DEPTH_LIMIT = 100
 FILE_LIMIT = 50_000
+MANY_FILES_ADVICE = "pack them in an archive, or put them in the image"
+# Of one fetch.
+SHOWN_PROBLEMS = 20
 TASK_FILE = "task.toml"
 HASH_ERRORS = (OSError, DataError, UnsupportedError)
 
@@ -48,9 +52,43 @@ def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
         elif stat.S_ISDIR(mode):
             yield from _directory_problems(f"{top}/{name}", name, root, shown_as, left)
         if left[0] < 0:
-            advice = "pack them in an archive, or put them in the image"
-            yield Problem(f"the task holds more than {FILE_LIMIT} files", key=name, file=shown_as, advice=advice)
+            yield Problem(f"the task holds more than {FILE_LIMIT} files", key=name, file=shown_as, advice=MANY_FILES_ADVICE)
             return
+
+
+@dataclass
+class ListedTask:
+    """A task as a listing of its source has it, judged in the words of `tree_problems` before any of its files is here.
+
+    Each entry is added once, directories too; `path` is relative to the task. is_there: anything was added.
+    """
+
+    shown_as: str
+    problems: list[Problem] = field(default_factory=list)
+    is_there: bool = False
+    _left: int = field(default_factory=lambda: FILE_LIMIT)
+
+    def add(self, path: str, size_bytes: int = 0) -> None:
+        """size_bytes: 0 where the listing does not say."""
+        top, slash, _ = path.partition("/")
+        self.is_there = True
+        self._left -= 1 if slash else 0
+        if self._left == -1:
+            self.tell(top, f"the task holds more than {FILE_LIMIT} files", MANY_FILES_ADVICE)
+        if not is_plain_name(path):
+            self.tell(path, "a name is UTF-8 on one line", "rename it")
+        elif path.startswith("/") or ".." in path.split("/"):
+            self.tell(path, "must stay inside the task")
+        elif path.count("/") > DEPTH_LIMIT:
+            self.tell(top, f"is nested deeper than {DEPTH_LIMIT} directories")
+        if path == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
+            self.tell(path, f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}")
+
+    def tell(self, path: str, rule: str, advice: str = "") -> None:
+        """A few problems are enough of one task; one that was told is not told again."""
+        problem = Problem(rule, key=printable(path), file=self.shown_as, advice=advice)
+        if len(self.problems) < SHOWN_PROBLEMS and problem not in self.problems:
+            self.problems.append(problem)
 
 
 def _status(path: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from platoon.artifacts.digests import HashedTask
 from platoon.config.text import counted, printable
 from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.answers import Request
-from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
+from platoon.envs.harbor.content import HASH_ERRORS, SHOWN_PROBLEMS, read_contents, tree_problems
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
@@ -26,7 +26,6 @@ from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Materialised, SourceTask
 from platoon.errors import ConfigError, Problem
 
-SHOWN_PROBLEMS = 20
 METADATA = "metadata"
 
 
@@ -57,7 +56,10 @@ def take_tasks(request: Request, dataset: Dataset, chosen: Sequence[SourceTask],
     """The rows of tasks. Raises ConfigError with the problems of all of them; what reached the cache by then stays."""
     taker = _Taker(request, reuse, tools, len(chosen), RowMemo.of(tools.cache, reads=not tools.repair))
     missing = [task for task in dataset.identify(chosen) if not taker.take_known(task)]
-    for item in dataset.materialise(missing):
+    # What the source itself tells against a task is told without fetching it.
+    told = dataset.judge(missing)
+    taker.problems.extend(problem for problems in told.values() for problem in problems)
+    for item in dataset.materialise([task for task in missing if task.id not in told]):
         taker.take(item)
     taker.memo.save()
     return taker.finish()

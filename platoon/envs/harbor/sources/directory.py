@@ -84,6 +84,9 @@ class DirectoryDataset:
     def read_index(self, path: str) -> Any:
         return read_index(self.tree, path)
 
+    def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
+        return {}
+
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         for task in tasks:
             yield Materialised(task, self.directory(task))

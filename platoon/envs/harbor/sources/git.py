@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from platoon.config.text import printable
-from platoon.envs.harbor.content import is_plain_name
+from platoon.envs.harbor.content import ListedTask
 from platoon.envs.harbor.sources.git_command import GitError
-from platoon.envs.harbor.sources.git_store import PROGRAM, SUBMODULE, Checkout, GitStore, TreeEntry, open_store
-from platoon.envs.harbor.sources.listing import (
-    INDEX_LIMIT_BYTES,
-    SKIPPED_DIRECTORIES,
-    TASK_FILE,
-    list_tree,
-    read_index,
-    with_content,
-)
+from platoon.envs.harbor.sources.git_listing import DIRECTORY, PROGRAM, SUBMODULE, TreeEntry
+from platoon.envs.harbor.sources.git_store import Checkout, GitStore, open_store
+from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, TASK_FILE, list_tree, outermost_tasks, read_index
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, ReferenceSource, SourceTask
 from platoon.envs.harbor.sources.reference import GitReference, is_commit
 from platoon.errors import ConfigError, Problem
@@ -35,37 +29,31 @@ _CONTROL_DIRECTORY = re.compile(r"(?:^|/)\.git(?:/|$)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CommitTree:
-    """The files of a commit below `path`. entries: by path relative to it; sizes are not known."""
+    """The files of a commit below `path`; sizes are not known."""
 
     reference: str
     store: GitStore
     commit: str
     path: str
-    entries: Mapping[str, TreeEntry]
 
     @classmethod
     def of(cls, reference: str, store: GitStore, commit: str, path: str) -> CommitTree:
         """Raises ConfigError when the commit has no such directory."""
-        prefix = f"{path}/" if path else ""
-        entries = {entry.path.removeprefix(prefix): entry for entry in store.entries(commit, path)}
-        if not entries:
-            raise ConfigError(Problem(f"commit {commit} has no directory {printable(path) or '/'}", file=reference))
-        return cls(reference, store, commit, path, entries)
+        entry = store.entry(commit, path) if path else None
+        if path and (entry is None or entry.mode != DIRECTORY):
+            raise ConfigError(Problem(f"commit {commit} has no directory {printable(path)}", file=reference))
+        return cls(reference, store, commit, path)
 
     def read(self, path: str) -> bytes | None:
-        entry = self.entries.get(path)
+        entry = self.store.entry(self.commit, from_root(self.path, path))
         if entry is None or not entry.mode.startswith("100"):
             return None
         return self.store.read(entry.oid, INDEX_LIMIT_BYTES)
 
     def task_directories(self) -> Iterator[str]:
-        found = {path.removesuffix(f"/{TASK_FILE}") for path in self.entries if path.endswith(f"/{TASK_FILE}")}
-        for directory in found:
-            parts = directory.split("/")
-            hidden = any(part.startswith(".") or part in SKIPPED_DIRECTORIES for part in parts)
-            inside = any("/".join(parts[:depth]) in found for depth in range(1, len(parts)))
-            if not hidden and not inside:
-                yield directory
+        start = len(self.path) + 1 if self.path else 0
+        found = self.store.files_called(TASK_FILE, self.commit, self.path)
+        return outermost_tasks(path[start:] for path in found)
 
     def own_name(self) -> str:
         name = self.path.rpartition("/")[2] if self.path else self.store.url.rstrip("/").rpartition("/")[2]
@@ -73,33 +61,52 @@ class CommitTree:
 
 
 @dataclass(frozen=True)
-class TaskFiles:
-    """What a commit holds of tasks, by their paths from the root of the repository. Raises ConfigError for what is no task's."""
+class CommitTasks:
+    """Tasks of a commit. wanted: each with its path from the root. reference: of the dataset, in messages."""
 
     reference: str
-    by_task: Mapping[str, Sequence[TreeEntry]]
+    store: GitStore
+    commit: str
+    wanted: Sequence[tuple[SourceTask, str]]
 
-    @classmethod
-    def of(cls, reference: str, entries: Iterable[TreeEntry], paths: Sequence[str]) -> TaskFiles:
-        by_task: dict[str, list[TreeEntry]] = {path: [] for path in paths}
-        for entry in entries:
+    def identify(self) -> list[SourceTask]:
+        """The tasks with their files that the commit keeps as executable."""
+        found: dict[str, set[str]] = {path: set() for _, path in self.wanted}
+
+        def visit(entry: TreeEntry) -> None:
             for owner in _owners(entry.path):
-                if owner in by_task:
-                    by_task[owner].append(entry)
-        return cls(reference, by_task)
+                if owner in found:
+                    found[owner].add(entry.path[len(owner) + 1 :] if owner else entry.path)
 
-    def check(self, path: str, shown: str) -> None:
-        """Raises ConfigError for a task that is not there, and for names that git or a listing could not keep."""
-        if not self.by_task[path]:
-            raise ConfigError(Problem(f"the commit has no task directory {printable(path)}", file=self.reference))
-        for entry in self.by_task[path]:
-            key = printable(entry.path.removeprefix(f"{path}/"))
-            if entry.mode == SUBMODULE:
-                raise ConfigError(Problem("a submodule is not followed", key=key, file=shown, advice="put its files in its place"))
-            if not is_plain_name(entry.path):
-                raise ConfigError(Problem("a name is UTF-8 on one line", key=key, file=shown, advice="rename it"))
-            if ".." in entry.path.split("/") or _CONTROL_DIRECTORY.search(entry.path):
-                raise ConfigError(Problem("must stay inside the task and outside .git", key=key, file=shown))
+        self.store.entries(self.commit, found, visit, mode=PROGRAM)
+        return [replace(task, programs=frozenset(found[path])) for task, path in self.wanted]
+
+    def judge(self) -> dict[str, list[Problem]]:
+        """What the trees tell against tasks, by id: one that is not there, and what git or a listing could not keep."""
+        listed = {path: ListedTask(self._shown(task)) for task, path in self.wanted}
+
+        def visit(entry: TreeEntry) -> None:
+            for owner in _owners(entry.path):
+                if owner in listed:
+                    _add(listed[owner], entry, entry.path[len(owner) + 1 :] if owner else entry.path)
+
+        self.store.entries(self.commit, listed, visit)
+        for path, task in listed.items():
+            if not task.is_there:
+                task.problems.append(Problem(f"the commit has no task directory {printable(path)}", file=self.reference))
+        return {task.id: listed[path].problems for task, path in self.wanted if listed[path].problems}
+
+    def check_out(self) -> Iterator[Materialised]:
+        """The files of tasks against which nothing is told. Raises ConfigError, GitError."""
+        for start in range(0, len(self.wanted), BATCH_TASKS):
+            batch = self.wanted[start : start + BATCH_TASKS]
+            with self.store.checkout(self.commit, sorted({path for _, path in batch})) as checkout:
+                for task, path in batch:
+                    _fill_pointers(checkout, path, self._shown(task))
+                    yield Materialised(task, checkout.tree / path)
+
+    def _shown(self, task: SourceTask) -> str:
+        return f"{self.reference}/{printable(task.id)}"
 
 
 @dataclass(frozen=True)
@@ -120,20 +127,26 @@ class GitDataset:
         return {"kind": "git", "repo": self.url, "ref": self.ref, "commit": self.tree.commit, "path": self.tree.path}
 
     def list_tasks(self) -> list[SourceTask]:
-        trees = self.tree.store.trees(self.tree.commit, self.tree.path)
-        prefix = f"{self.tree.path}/" if self.tree.path else ""
-        contents = {(path.removeprefix(prefix) or "."): f"git-tree:{oid}" for path, oid in trees.items()}
-        return with_content(list_tree(self.tree).tasks, contents)
+        tasks = list_tree(self.tree).tasks
+        trees = self.tree.store.trees(self.tree.commit, {from_root(self.tree.path, task.path) for task in tasks})
+        contents = {path: f"git-tree:{oid}" for path, oid in trees.items()}
+        return [replace(task, content=contents.get(from_root(self.tree.path, task.path))) for task in tasks]
 
     def identify(self, tasks: Sequence[SourceTask]) -> Sequence[SourceTask]:
-        return with_programs(tasks, [from_root(self.tree.path, task.path) for task in tasks], self.tree.entries.values())
+        return self._of(tasks).identify()
 
     def read_index(self, path: str) -> Any:
         return read_index(self.tree, path)
 
+    def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
+        return self._of(tasks).judge()
+
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
+        yield from self._of(tasks).check_out()
+
+    def _of(self, tasks: Sequence[SourceTask]) -> CommitTasks:
         wanted = [(task, from_root(self.tree.path, task.path)) for task in tasks]
-        yield from check_out(self.tree.store, self.tree.commit, self.tree.entries.values(), wanted, self.tree.reference)
+        return CommitTasks(self.tree.reference, self.tree.store, self.tree.commit, wanted)
 
 
 @dataclass(frozen=True)
@@ -160,38 +173,21 @@ def from_root(dataset: str, task: str) -> str:
     return f"{dataset}/{task}" if dataset else task
 
 
-def check_out(
-    store: GitStore, commit: str, entries: Iterable[TreeEntry], wanted: Sequence[tuple[SourceTask, str]], reference: str
-) -> Iterator[Materialised]:
-    """The files of tasks of one commit; wanted: each with its path from the root. Raises ConfigError, GitError."""
-    files = TaskFiles.of(reference, entries, [path for _, path in wanted])
-    for start in range(0, len(wanted), BATCH_TASKS):
-        batch = wanted[start : start + BATCH_TASKS]
-        for task, path in batch:
-            files.check(path, f"{reference}/{printable(task.id)}")
-        with store.checkout(commit, sorted({path for _, path in batch})) as checkout:
-            for task, path in batch:
-                _fill_pointers(checkout, path, f"{reference}/{printable(task.id)}")
-                yield Materialised(task, checkout.tree / path)
-
-
-def with_programs(tasks: Sequence[SourceTask], paths: Sequence[str], entries: Iterable[TreeEntry]) -> list[SourceTask]:
-    """Tasks with their files that a commit keeps as executable; paths: of the tasks, from the root."""
-    found: dict[str, set[str]] = {path: set() for path in paths}
-    for entry in entries:
-        if entry.mode == PROGRAM:
-            for owner in _owners(entry.path):
-                if owner in found:
-                    found[owner].add(entry.path[len(owner) + 1 :] if owner else entry.path)
-    return [replace(task, programs=frozenset(found[path])) for task, path in zip(tasks, paths, strict=True)]
-
-
 def _owners(path: str) -> Iterator[str]:
     """Every directory that a path lies in, the root as ""."""
     yield ""
-    for position, character in enumerate(path):
-        if character == "/":
-            yield path[:position]
+    position = path.find("/")
+    while position >= 0:
+        yield path[:position]
+        position = path.find("/", position + 1)
+
+
+def _add(task: ListedTask, entry: TreeEntry, path: str) -> None:
+    if entry.mode == SUBMODULE:
+        task.tell(path, "a submodule is not followed", "put its files in its place")
+    elif _CONTROL_DIRECTORY.search(entry.path):
+        task.tell(path, "must stay outside .git")
+    task.add(path)
 
 
 def _fill_pointers(checkout: Checkout, path: str, shown: str) -> None:

@@ -7,18 +7,19 @@ git are shown without the secrets that a redirect or a rewritten address may hol
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platoon.config.addresses import GIT_SCHEMES
 from platoon.config.credentials import hide_credentials
 from platoon.config.text import printable
 from platoon.errors import ConfigError, PlatoonError, Problem
-from platoon.host.run_command import run_blocking
+from platoon.host.run_command import Whole, run_blocking
 
 CONFIG_VARIABLE = "PLATOON_GIT_CONFIG"
 TIMEOUT_S = 3600.0
-OUTPUT_LIMIT_BYTES = 1 << 30
+OUTPUT_LIMIT_BYTES = 64 << 20
 SHOWN_CHARACTERS = 400
 
 # Of git's own variables only those that say how to reach a server are kept.
@@ -79,7 +80,23 @@ class Git:
         timeout_s: float = TIMEOUT_S,
         limit_bytes: int = OUTPUT_LIMIT_BYTES,
     ) -> bytes:
-        """Standard output of one command. Raises GitError, ConfigError where there is no git or more output than `limit_bytes`."""
+        """Standard output of one command. Raises GitError, ConfigError where there is no git or more output than `limit_bytes`.
+
+        A command that says more is ended there.
+        """
+        output = Whole(limit_bytes, ConfigError(Problem(f"{what}: more than {limit_bytes} bytes", file=self.url)))
+        self.stream(*arguments, take=output, what=what, stdin=stdin, timeout_s=timeout_s)
+        return bytes(output.data)
+
+    def stream(
+        self,
+        *arguments: str,
+        take: Callable[[bytes], None],
+        what: str = "git failed",
+        stdin: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """One command whose standard output `take` is given as it comes; what that raises ends the command. Raises as `run`."""
         argv = ["git", *(item for key, value in _SETTINGS.items() for item in ("-c", f"{key}={value}")), *arguments]
         try:
             result = run_blocking(
@@ -88,7 +105,7 @@ class Git:
                 env={**git_environment(self.environment), "GIT_DIR": str(self.directory), **self.extra},
                 stdin=stdin,
                 timeout_s=timeout_s,
-                output_limit_bytes=limit_bytes,
+                take=take,
                 tick=self.tick,
             )
         except FileNotFoundError:
@@ -98,9 +115,6 @@ class Git:
             raise GitError(f"{self.url}: {what}", f"no end after {timeout_s:.0f} s\n{stderr}")
         if result.exit_code:
             raise GitError(f"{self.url}: {what}", stderr or f"exit code {result.exit_code}")
-        if result.stdout_dropped_bytes:
-            raise ConfigError(Problem(f"{what}: more than {limit_bytes} bytes", file=self.url))
-        return result.stdout
 
     def at(self, work_tree: Path, index: Path) -> Git:
         """The same repository with a work tree and an index of their own."""
@@ -123,16 +137,12 @@ def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": environment.get(CONFIG_VARIABLE) or "/dev/null",
-        "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file",
+        "GIT_ALLOW_PROTOCOL": ":".join(GIT_SCHEMES),
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_LITERAL_PATHSPECS": "1",
     }
-
-
-def split_zero(data: bytes) -> Sequence[bytes]:
-    """The items of a list that zero bytes end."""
-    return data.split(b"\0")[:-1] if data else []
 
 
 def _last_lines(stderr: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from platoon.config.credentials import hide_credentials
 from platoon.config.text import printable
 from platoon.envs.harbor.publish import HarborCache
-from platoon.envs.harbor.sources.git_command import Git, GitError, split_zero
+from platoon.envs.harbor.sources.git_command import Git, GitError
+from platoon.envs.harbor.sources.git_listing import UNLISTED, TreeEntry, walk
 from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.sources.reference import is_commit
@@ -29,18 +30,8 @@ LOCK_TIMEOUT_S = 4 * 3600.0
 DEEPEN_BY = (50, 500, 5000)
 # Its server does not hand out blobs that were left out before.
 NO_FILTER_HOSTS = ("huggingface.co", "hf.co")
-UNLISTED = "its files could not be listed (--repair of platoon harbor fetch makes its store anew)"
-SUBMODULE = "160000"
-PROGRAM = "100755"
-
-
-@dataclass(frozen=True)
-class TreeEntry:
-    """One file of a commit. mode: git's six octal digits. path: from the root of the repository, surrogates where no UTF-8."""
-
-    mode: str
-    oid: str
-    path: str
+# From so many paths on, listing the commit costs less than looking each of them up in every directory.
+LIST_WHOLE_FROM = 64
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ class GitStore:
         return str(commits.pop())
 
     def fetch(self, commit: str) -> None:
-        """Makes the store hold a commit and its trees. Raises ConfigError when the repository has no such commit, GitError."""
+        """Makes the store hold a commit and its trees. Raises ConfigError for no such commit and for too large a one, GitError."""
         marker = self.git.directory / "platoon" / commit
         if marker.exists():
             return
@@ -108,26 +99,57 @@ class GitStore:
         kind = self.kept.run("cat-file", "-t", commit, what=f"{commit} is not to be had").decode().strip()
         if kind != "commit":
             raise self._fault(f"{commit} is a {kind}, not a commit")
+        # A checkout holds all of a commit's paths in its index, whatever few of them it takes.
+        walk(self.kept, commit, lambda record: None, "-r", "-t")
         make_directory(marker.parent)
         marker.touch()
 
-    def entries(self, commit: str, path: str = "") -> Iterator[TreeEntry]:
-        """Every file below a path of a commit, in git's order; none where there is no such directory. Needs no blob."""
-        arguments = ["ls-tree", "-r", "-z", "--full-tree", commit, *(["--", f"{path}/"] if path else [])]
-        for line in split_zero(self.kept.run(*arguments, what=UNLISTED)):
-            head, _, name = line.partition(b"\t")
-            mode, _, oid = head.decode().split(" ")
-            yield TreeEntry(mode, oid, name.decode("utf-8", "surrogateescape"))
+    def entry(self, commit: str, path: str) -> TreeEntry | None:
+        """What is at a path of a commit, a file or a directory; None where nothing is."""
+        found: list[bytes] = []
+        walk(self.kept, commit, found.append, paths=[path])
+        return TreeEntry.of(found[0]) if found else None
 
-    def trees(self, commit: str, path: str = "") -> dict[str, str]:
-        """Every directory below a path of a commit to the id of its tree, "" for the path itself."""
-        top = f"{commit}:{path}"
-        found = {"": self.kept.run("rev-parse", "--verify", "--end-of-options", top, what=UNLISTED).decode().strip()}
-        arguments = ["ls-tree", "-r", "-d", "-z", "--full-tree", commit, *(["--", f"{path}/"] if path else [])]
-        for line in split_zero(self.kept.run(*arguments, what=UNLISTED)):
-            head, _, name = line.partition(b"\t")
-            found[name.decode("utf-8", "surrogateescape")] = head.decode().split(" ")[2]
+    def files_called(self, name: str, commit: str, path: str) -> list[str]:
+        """Paths of all files of this name in directories below a directory of a commit."""
+        found: list[str] = []
+        end = f"/{name}".encode()
+
+        def visit(record: bytes) -> None:
+            if record.endswith(end):
+                found.append(TreeEntry.of(record).path)
+
+        walk(self.kept, commit, visit, "-r", paths=[f"{path}/"] if path else [])
         return found
+
+    def trees(self, commit: str, paths: Collection[str]) -> dict[str, str]:
+        """Directories of a commit, "" being its root, to the ids of their trees; what is no directory is left out."""
+        found: dict[str, str] = {}
+        if "" in paths:
+            found[""] = self.kept.run("rev-parse", "--verify", f"{commit}^{{tree}}", what=UNLISTED).decode().strip()
+        wanted = {path.encode("utf-8", "surrogateescape") for path in paths}
+
+        def visit(record: bytes) -> None:
+            if record.partition(b"\t")[2] in wanted:
+                entry = TreeEntry.of(record)
+                found[entry.path] = entry.oid
+
+        narrowed = _narrowed(paths)
+        walk(self.kept, commit, visit, "-d", *(() if narrowed else ("-r",)), paths=narrowed)
+        return found
+
+    def entries(self, commit: str, paths: Collection[str], visit: Callable[[TreeEntry], None], *, mode: str = "") -> None:
+        """Gives `visit` each file and directory of a commit below `paths`, with others beside where there are many paths.
+
+        mode: of this one alone. Needs no blob.
+        """
+        start = mode.encode()
+
+        def record(data: bytes) -> None:
+            if data.startswith(start):
+                visit(TreeEntry.of(data))
+
+        walk(self.kept, commit, record, "-r", "-t", paths=[f"{path}/" for path in _narrowed(paths)])
 
     def read(self, oid: str, limit_bytes: int) -> bytes:
         """A blob, fetched now when the store lacks it. Raises ConfigError for a larger one, GitError."""
@@ -213,6 +235,11 @@ def sparse_pattern(path: str) -> str:
     if not path:
         return "/*"
     return "/" + "".join(f"\\{character}" if character in special else character for character in path) + "/"
+
+
+def _narrowed(paths: Collection[str]) -> list[str]:
+    """What git is to list for `paths`, [] for the whole commit."""
+    return [] if "" in paths or len(paths) >= LIST_WHOLE_FROM else sorted(paths)
 
 
 def _initialise(git: Git, url: str, cache: HarborCache, object_format: str) -> None:

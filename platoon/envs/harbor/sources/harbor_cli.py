@@ -9,7 +9,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from platoon.config.credentials import hide_credentials
 from platoon.config.text import printable
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.errors import ConfigError, PlatoonError, Problem
-from platoon.host.run_command import CommandResult, run_blocking, run_command
+from platoon.host.run_command import CommandResult, Whole, run_blocking, run_command
 
 PIN = "harbor==0.24.0"
 VARIABLE = "PLATOON_HARBOR_CLI"
@@ -59,18 +59,20 @@ class HarborCli:
     def show(self, package: str, *more: str) -> Mapping[str, Any]:
         """What the Hub says of `org/name@ref`. Raises HarborCliError, ConfigError where there is no CLI."""
         arguments = ["version", "show", package, "--json", *more]
+        rule = f"what the Harbor CLI says of {package} has more than {JSON_LIMIT_BYTES} bytes"
+        output = Whole(JSON_LIMIT_BYTES, HarborCliError(rule))
         try:
             result = run_blocking(
                 [*self.command, *arguments],
                 env=self._environment(),
                 timeout_s=SHOW_TIMEOUT_S,
-                output_limit_bytes=JSON_LIMIT_BYTES,
+                take=output,
                 tick=lambda: self.tools.progress(f"asking the Hub for {package}"),
             )
         except OSError as error:
             raise self._missing(error) from None
-        self._check(result, f"the Hub has no {package}, or it is not open to you")
-        value = _one_object(result, package)
+        self._check(replace(result, stdout=bytes(output.data)), f"the Hub has no {package}, or it is not open to you")
+        value = _one_object(bytes(output.data), package)
         name = package.partition("@")[0]
         if value.get("package", name) != name:
             said = printable(str(value["package"]))[:80]
@@ -121,11 +123,9 @@ class HarborCli:
         raise HarborCliError(f"{what}: {'it took too long: ' if result.timed_out else ''}{said}")
 
 
-def _one_object(result: CommandResult, package: str) -> Mapping[str, Any]:
+def _one_object(data: bytes, package: str) -> Mapping[str, Any]:
     try:
-        if result.stdout_dropped_bytes:
-            raise ValueError(f"more than {JSON_LIMIT_BYTES} bytes")
-        value = parse_json(result.stdout)
+        value = parse_json(data)
     except ValueError as error:
         raise HarborCliError(f"what the Harbor CLI says of {package} is no JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):

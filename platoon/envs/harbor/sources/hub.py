@@ -57,6 +57,9 @@ class HubDataset:
         rule = f"packages of the Hub have no index files, so no {printable(path)}"
         raise ConfigError(Problem(rule, key="index", file=self.reference, advice="use metadata"))
 
+    def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
+        return {}
+
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         size = 4 * self.cli.tools.workers
         for start in range(0, len(tasks), size):

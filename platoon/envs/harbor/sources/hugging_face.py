@@ -192,6 +192,9 @@ class HuggingFaceDataset:
         self._list(tasks)
         return [replace(task, content=_content(task, self._files[task.path])) for task in tasks]
 
+    def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
+        return {}
+
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         repository = self.tree.repository
         self._list(tasks)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.errors import ConfigError, Problem
 
 INDEX_LIMIT_BYTES = 64 * 1024 * 1024
-TASK_LIMIT = 1_000_000
+TASK_LIMIT = 200_000
 TASK_FILE = "task.toml"
 SKIPPED_DIRECTORIES = frozenset({"__pycache__"})
 
@@ -128,9 +128,17 @@ def fault(tree: Tree, rule: str, key: str = "", advice: str = "") -> ConfigError
     return ConfigError(Problem(rule, key=key, file=tree.reference, advice=advice))
 
 
-def with_content(tasks: Iterable[SourceTask], contents: Mapping[str, str]) -> list[SourceTask]:
-    """Tasks with what names their bytes, by path."""
-    return [replace(task, content=contents.get(task.path)) for task in tasks]
+def outermost_tasks(task_files: Iterable[str]) -> Iterator[str]:
+    """The directories of task files that lie in no other task's and in no hidden or skipped one."""
+    ends = (path.removesuffix(TASK_FILE) for path in task_files if path.endswith(f"/{TASK_FILE}"))
+    outer = None
+    # With the slash that ends it a directory comes just before all that is below it.
+    for directory in sorted(ends):
+        if outer is not None and directory.startswith(outer):
+            continue
+        outer = directory
+        if not any(part.startswith(".") or part in SKIPPED_DIRECTORIES for part in directory.rstrip("/").split("/")):
+            yield directory.rstrip("/")
 
 
 def _single_id(tree: Tree) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from platoon.envs.harbor.publish import HarborCache
+from platoon.errors import Problem
 
 if TYPE_CHECKING:
     import httpx
@@ -84,8 +85,12 @@ class Dataset(Protocol):
         """The JSON value, or the rows, of an index file of the dataset."""
         ...
 
+    def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
+        """By id the tasks that cannot be fetched, as far as their source tells without giving their files."""
+        ...
+
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
-        """The files of listed tasks, each once, in any order; what was made for it goes when the iteration ends."""
+        """The files of tasks that were judged, each once, in any order; what was made for it goes when the iteration ends."""
         ...
 
 

@@ -17,7 +17,7 @@ from platoon.config.addresses import is_address
 from platoon.config.files import named_path
 from platoon.config.text import printable
 from platoon.envs.harbor.sources.directory import DirectoryDataset, DirectoryTree
-from platoon.envs.harbor.sources.git import check_out, with_programs
+from platoon.envs.harbor.sources.git import CommitTasks
 from platoon.envs.harbor.sources.git_store import GitStore, open_store
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.envs.harbor.sources.reference import RegistryReference, is_commit
@@ -71,7 +71,8 @@ class RegistryDataset:
                 key = (task.repo, task.ref)
                 commit = self.commits[key]
                 if key not in trees:
-                    trees[key] = self.stores[task.repo].trees(commit)
+                    paths = {other.path for other in self.registered.tasks if (other.repo, other.ref) == key}
+                    trees[key] = self.stores[task.repo].trees(commit, paths)
                 tree = trees[key].get(task.path)
                 content = None if tree is None else f"git-tree:{tree}"
                 found = replace(found, content=content, origin={"repo": task.repo, "commit": commit})
@@ -79,12 +80,9 @@ class RegistryDataset:
         return listed
 
     def identify(self, tasks: Sequence[SourceTask]) -> Sequence[SourceTask]:
-        registered = {task.id: task for task in self.registered.tasks}
-        found: dict[str, SourceTask] = {task.id: task for task in tasks}
-        for (repo, commit), wanted in self._groups(tasks).items():
-            paths = [registered[task.id].path for task in wanted]
-            named = with_programs(wanted, paths, self.stores[repo].entries(commit))
-            found.update({task.id: task for task in named})
+        found = {task.id: task for task in tasks}
+        for group in self._groups(tasks):
+            found.update({task.id: task for task in group.identify()})
         return [found[task.id] for task in tasks]
 
     def read_index(self, path: str) -> Any:
@@ -94,26 +92,27 @@ class RegistryDataset:
             )
         )
 
+    def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
+        return {name: problems for group in self._groups(tasks) for name, problems in group.judge().items()}
+
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         registered = {task.id: task for task in self.registered.tasks}
         for task in tasks:
             if registered[task.id].repo is None:
                 assert self.beside is not None
                 yield Materialised(task, self.beside.directory(task))
-        for (repo, commit), wanted in self._groups(tasks).items():
-            store = self.stores[repo]
-            placed = [(task, registered[task.id].path) for task in wanted]
-            yield from check_out(store, commit, store.entries(commit), placed, self.registry)
+        for group in self._groups(tasks):
+            yield from group.check_out()
 
-    def _groups(self, tasks: Sequence[SourceTask]) -> dict[tuple[str, str], list[SourceTask]]:
+    def _groups(self, tasks: Sequence[SourceTask]) -> list[CommitTasks]:
         """Tasks of repositories by repository and commit."""
         registered = {task.id: task for task in self.registered.tasks}
-        groups: dict[tuple[str, str], list[SourceTask]] = {}
+        groups: dict[tuple[str, str], list[tuple[SourceTask, str]]] = {}
         for task in tasks:
             place = registered[task.id]
             if place.repo is not None:
-                groups.setdefault((place.repo, self.commits[place.repo, place.ref]), []).append(task)
-        return groups
+                groups.setdefault((place.repo, self.commits[place.repo, place.ref]), []).append((task, place.path))
+        return [CommitTasks(self.registry, self.stores[repo], commit, wanted) for (repo, commit), wanted in groups.items()]
 
 
 @dataclass(frozen=True)

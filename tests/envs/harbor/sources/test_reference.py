@@ -86,6 +86,7 @@ def test_references(text: str, parsed: Any, pinned: bool | None) -> None:
         ("git+ext::sh -c x", "without blanks"),
         ("git+ext::sh", "must be a URL of https"),
         ("git+ftp://host/r", "must be a URL of https"),
+        ("git+http://host/r", "must be a URL of https, ssh, git, file"),
         ("git+git@host:r", "user@host:path is written ssh://"),
         ("git+--upload-pack=x", "must be a URL"),
         ("git+ssh://-oProxyCommand=x/r", "a host does not begin with '-'"),
