@@ -75,14 +75,18 @@ class ListedTask:
         self._left -= 1 if slash else 0
         if self._left == -1:
             self.tell(top, f"the task holds more than {FILE_LIMIT} files", MANY_FILES_ADVICE)
+        self.check_name(path)
+        if path.count("/") > DEPTH_LIMIT:
+            self.tell(top, f"is nested deeper than {DEPTH_LIMIT} directories")
+        if path == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
+            self.tell(path, f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}")
+
+    def check_name(self, path: str) -> None:
+        """Tells of a path that no listing, or no task, could hold."""
         if not is_plain_name(path):
             self.tell(path, "a name is UTF-8 on one line", "rename it")
         elif path.startswith("/") or ".." in path.split("/"):
             self.tell(path, "must stay inside the task")
-        elif path.count("/") > DEPTH_LIMIT:
-            self.tell(top, f"is nested deeper than {DEPTH_LIMIT} directories")
-        if path == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
-            self.tell(path, f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}")
 
     def tell(self, path: str, rule: str, advice: str = "") -> None:
         """A few problems are enough of one task; one that was told is not told again."""

@@ -1,132 +1,41 @@
 """A dataset repository of Hugging Face, at a commit: listed once, and of each selected task only what its content hash covers.
 
-Equal files are downloaded once, however many tasks have them. Every file is checked against the id that the listing gives it.
-Listings are kept by commit, downloads in the library's own cache below the site's.
+Equal files are downloaded once, however many tasks have them. Every file is checked against the id that the listing gives it, and
+what the listing tells against a task is told before anything of it is downloaded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
+import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from platoon._native import is_ignored
-from platoon.artifacts.digests import git_blob_sha1, hex_of, sha256_file
-from platoon.artifacts.publish import WRITABLE, publish_bytes
-from platoon.artifacts.reading import parse_json, read_regular
 from platoon.config.files import read_bytes
-from platoon.config.text import counted, printable
-from platoon.envs.harbor.content import is_plain_name
+from platoon.config.text import printable
+from platoon.envs.harbor.content import ListedTask
 from platoon.envs.harbor.format import DEFAULT_IGNORES, HASHED_DIRECTORIES, HASHED_FILES
 from platoon.envs.harbor.sources.git import from_root
-from platoon.envs.harbor.sources.hugging_face_client import Absent, HuggingFaceClient, RemoteFile, retrying
-from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, list_tree, read_index
+from platoon.envs.harbor.sources.hugging_face_client import RemoteFile, retrying
+from platoon.envs.harbor.sources.hugging_face_repository import Downloads, Repository
+from platoon.envs.harbor.sources.listing import list_tree, outermost_tasks, read_index
 from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, ReferenceSource, SourceTask
 from platoon.envs.harbor.sources.reference import HuggingFaceReference, is_commit
-from platoon.errors import ConfigError, PlatoonError, Problem
-from platoon.host.threads import in_daemon_thread
-
-T = TypeVar("T")
+from platoon.errors import Problem
 
 FETCHED_WITH = "huggingface_hub"
 # From so many selected tasks in one directory on, listing the directory costs less than listing each of them.
 LIST_WHOLE_FROM = 64
-COPY_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Repository:
-    """A repository at a commit, with what of it the cache has."""
-
-    name: str
-    commit: str
-    client: HuggingFaceClient
-    tools: FetchTools
-
-    @property
-    def shown(self) -> str:
-        return f"hf://{self.name}@{self.commit}"
-
-    def files(self, path: str) -> list[RemoteFile]:
-        """Every file below a directory, [] where there is none. Raises ConfigError, PlatoonError."""
-        kept = self._kept(path, "json")
-        if not self.tools.repair and (listed := _read_listing(kept)) is not None:
-            return listed
-
-        def listing() -> list[RemoteFile]:
-            found = []
-            for number, file in enumerate(self.client.files(self.name, self.commit, path)):
-                if number % 1000 == 0:
-                    self.tools.progress(f"listing {self.shown}: {counted(number, 'file')}")
-                found.append(file)
-            return found
-
-        try:
-            listed = self._retrying(listing, f"{self.shown}#{path}")
-        except Absent:
-            listed = []
-        make_directory(kept.parent)
-        rows = [[file.path, file.size_bytes, file.content] for file in listed]
-        publish_bytes(kept, json.dumps(rows, separators=(",", ":")).encode(), WRITABLE)
-        return listed
-
-    def read(self, path: str) -> bytes | None:
-        """A file that is small enough to read whole, None where there is none. Raises ConfigError, PlatoonError."""
-        absent = self._kept(path, "absent")
-        if absent.exists() and not self.tools.repair:
-            return None
-        try:
-            file = self._download(path, anew=False)
-        except Absent:
-            make_directory(absent.parent)
-            absent.touch()
-            return None
-        return read_bytes(file, limit_bytes=INDEX_LIMIT_BYTES, shown_as=f"{self.shown}#{path}")
-
-    def get(self, file: RemoteFile) -> Path:
-        """A file whose bytes are those of its id; one that differs is downloaded once more. Raises PlatoonError."""
-        for anew in (self.tools.repair, True):
-            try:
-                found = self._download(file.path, anew=anew)
-            except Absent:
-                raise PlatoonError(f"{self.shown}#{printable(file.path)}: is listed and not there") from None
-            if _has_content(found, file):
-                return found
-        raise PlatoonError(f"{self.shown}#{printable(file.path)}: what was downloaded is not {file.content}")
-
-    async def get_all(self, files: Sequence[RemoteFile]) -> list[Path]:
-        """Several files, some at a time, in threads that an interrupted fetch need not wait for. Raises as `get` does."""
-        permits = asyncio.Semaphore(self.tools.workers)
-
-        async def one(file: RemoteFile) -> Path:
-            async with permits:
-                return await in_daemon_thread(lambda: self.get(file))
-
-        return list(await asyncio.gather(*map(one, files)))
-
-    def _kept(self, path: str, kind: str) -> Path:
-        """What is known of a path at this commit, which never changes."""
-        key = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        return self.tools.cache.root / "hf-listings" / self.name.replace("/", "--") / self.commit / f"{key}.{kind}"
-
-    def _download(self, path: str, *, anew: bool) -> Path:
-        cache = self.tools.cache.root / "hf"
-        make_directory(cache)
-        return self._retrying(
-            lambda: self.client.download(self.name, self.commit, path, cache, anew=anew), f"{self.shown}#{printable(path)}"
-        )
-
-    def _retrying(self, call: Callable[[], T], shown_as: str) -> T:
-        tools = self.tools
-        return retrying(call, shown_as, sleep=tools.sleep, jitter=tools.jitter, say=tools.say)
+IGNORE_FILE = ".gitignore"
+IGNORE_LIMIT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -147,12 +56,7 @@ class RepositoryTree:
         return self.repository.read(from_root(self.path, path))
 
     def task_directories(self) -> Iterator[str]:
-        found = {path.removesuffix(f"/{TASK_FILE}") for path in self.files if path.endswith(f"/{TASK_FILE}")}
-        for directory in found:
-            parts = directory.split("/")
-            hidden = any(part.startswith(".") or part in SKIPPED_DIRECTORIES for part in parts)
-            if not hidden and not any("/".join(parts[:depth]) in found for depth in range(1, len(parts))):
-                yield directory
+        return outermost_tasks(self.files)
 
     def own_name(self) -> str:
         return (self.path or self.repository.name).rpartition("/")[2]
@@ -160,11 +64,13 @@ class RepositoryTree:
 
 @dataclass(frozen=True)
 class HuggingFaceDataset:
-    """A commit of a repository."""
+    """A commit of a repository. By path of a task: what is listed of it, and of that what is wanted. _found: files by content."""
 
     tree: RepositoryTree
     revision: str | None
     _files: dict[str, list[RemoteFile]] = field(default_factory=dict)
+    _wanted: dict[str, list[RemoteFile]] = field(default_factory=dict)
+    _found: dict[str, Path] = field(default_factory=dict)
 
     @property
     def resolved(self) -> str:
@@ -193,15 +99,30 @@ class HuggingFaceDataset:
         return [replace(task, content=_content(task, self._files[task.path])) for task in tasks]
 
     def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
-        return {}
+        self._list(tasks)
+        told = {task.id: problems for task in tasks if (problems := self._faults(task))}
+        left = [task for task in tasks if task.id not in told]
+        self._get_ignores(left)
+        for task in left:
+            self._wanted[task.path] = wanted = list(self._hashed(task))
+            if problems := _judged(wanted, self._shown(task)):
+                told[task.id] = problems
+        return told
 
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
-        repository = self.tree.repository
-        self._list(tasks)
-        with staging(repository.tools.cache) as place, asyncio.Runner() as runner:
+        tools = self.tree.repository.tools
+
+        def wanted(number: int) -> Iterator[RemoteFile]:
+            return (self._at_root(file, tasks[number]) for file in self._wanted[tasks[number].path])
+
+        with staging(tools.cache) as place, asyncio.Runner() as runner:
+            downloads = Downloads(self.tree.repository, wanted, len(tasks), self._found)
             for number, task in enumerate(tasks):
+                tools.progress(f"downloading {self.tree.reference}: task {number + 1} of {len(tasks)}")
+                runner.run(downloads.take(number))
                 directory = place / str(number)
-                self._fill(directory, task, runner)
+                for file in self._wanted[task.path]:
+                    _put(self._found[file.content], directory / file.path)
                 yield Materialised(task, directory)
                 shutil.rmtree(directory)
 
@@ -230,42 +151,49 @@ class HuggingFaceDataset:
         for task in members:
             self._files[task.path] = found[from_root(self.tree.path, task.path)]
 
-    def _fill(self, directory: Path, task: SourceTask, runner: asyncio.Runner) -> None:
-        root = from_root(self.tree.path, task.path)
-        shown = f"{self.tree.reference}/{printable(task.id)}"
-        if not self._files[task.path]:
-            raise ConfigError(Problem(f"the repository has no task directory {printable(root)}", file=shown))
-        wanted = list(self._wanted(task, shown))
-        make_directory(directory)
-        # What is equal is downloaded once.
-        by_content: dict[str, RemoteFile] = {}
-        for file in wanted:
-            by_content.setdefault(file.content, replace(file, path=f"{root}/{file.path}" if root else file.path))
-        self.tree.repository.tools.progress(f"downloading {shown}")
-        found = dict(zip(by_content, runner.run(self.tree.repository.get_all(list(by_content.values()))), strict=True))
-        for file in wanted:
-            target = directory / file.path
-            make_directory(target.parent)
-            shutil.copyfile(found[file.content], target)
+    def _faults(self, task: SourceTask) -> list[Problem]:
+        """What the listing tells against a task whichever of its files are wanted."""
+        files = self._files[task.path]
+        if not files:
+            root = from_root(self.tree.path, task.path)
+            return [Problem(f"the repository has no task directory {printable(root)}", file=self._shown(task))]
+        listed = ListedTask(self._shown(task))
+        for file in files:
+            if file.path == IGNORE_FILE and file.size_bytes > IGNORE_LIMIT_BYTES:
+                listed.tell(file.path, f"has {file.size_bytes} bytes, more than {IGNORE_LIMIT_BYTES}")
+            listed.check_name(file.path)
+        return listed.problems
 
-    def _wanted(self, task: SourceTask, shown: str) -> Iterator[RemoteFile]:
+    def _get_ignores(self, tasks: Sequence[SourceTask]) -> None:
+        """The ignore files of tasks say which other files are wanted."""
+        files = [self._at_root(file, task) for task in tasks for file in self._files[task.path] if file.path == IGNORE_FILE]
+
+        async def download() -> None:
+            await Downloads(self.tree.repository, lambda number: files, 1, self._found).take(0)
+
+        if files:
+            asyncio.run(download())
+
+    def _hashed(self, task: SourceTask) -> Iterator[RemoteFile]:
         """The files of a task that its content hash covers, and the ignore file that says which."""
         ignore_text = DEFAULT_IGNORES
-        files = self._files[task.path]
-        for file in files:
-            if not is_plain_name(file.path) or ".." in file.path.split("/") or file.path.startswith("/"):
-                raise ConfigError(
-                    Problem("a name is UTF-8 on one line and stays inside the task", key=printable(file.path), file=shown)
-                )
-            if file.path == ".gitignore":
-                path = from_root(self.tree.path, task.path)
-                ignore = self.tree.repository.get(replace(file, path=f"{path}/.gitignore" if path else ".gitignore"))
-                ignore_text = read_bytes(ignore, limit_bytes=COPY_BYTES, shown_as=f"{shown}/.gitignore").decode("utf-8", "replace")
-        for file in files:
+        for file in self._files[task.path]:
+            if file.path == IGNORE_FILE:
+                shown = f"{self._shown(task)}/{IGNORE_FILE}"
+                data = read_bytes(self._found[file.content], limit_bytes=IGNORE_LIMIT_BYTES, shown_as=shown)
+                ignore_text = data.decode("utf-8", "replace")
+        for file in self._files[task.path]:
             top, slash, _ = file.path.partition("/")
             hashed = top in HASHED_DIRECTORIES if slash else top in HASHED_FILES
-            if file.path == ".gitignore" or (hashed and not is_ignored(ignore_text, file.path)):
+            if file.path == IGNORE_FILE or (hashed and not is_ignored(ignore_text, file.path)):
                 yield file
+
+    def _at_root(self, file: RemoteFile, task: SourceTask) -> RemoteFile:
+        """A file of a task by its path from the root of the repository."""
+        return replace(file, path=from_root(from_root(self.tree.path, task.path), file.path))
+
+    def _shown(self, task: SourceTask) -> str:
+        return f"{self.tree.reference}/{printable(task.id)}"
 
 
 @dataclass(frozen=True)
@@ -309,13 +237,23 @@ def _ends(path: str) -> Iterator[int]:
     yield from (position for position, character in enumerate(path) if character == "/")
 
 
-def _has_content(path: Path, file: RemoteFile) -> bool:
-    kind, _, wanted = file.content.partition(":")
-    return (hex_of(sha256_file(path)) if kind == "lfs" else git_blob_sha1(path)) == wanted
+def _judged(files: Sequence[RemoteFile], shown_as: str) -> list[Problem]:
+    listed = ListedTask(shown_as)
+    directories: set[str] = set()
+    for file in files:
+        for end in _ends(file.path):
+            if end and file.path[:end] not in directories:
+                directories.add(file.path[:end])
+                listed.add(file.path[:end])
+        listed.add(file.path, file.size_bytes)
+    return listed.problems
 
 
-def _read_listing(path: Path) -> list[RemoteFile] | None:
+def _put(found: Path, target: Path) -> None:
+    """Another name for a download, or a copy of it: staged files are read, and a task of the cache never is one of them."""
+    make_directory(target.parent)
     try:
-        return [RemoteFile(str(row[0]), int(row[1]), str(row[2])) for row in parse_json(read_regular(path))]
-    except (OSError, ValueError, TypeError, IndexError):
-        return None
+        os.link(os.path.realpath(found), target)
+    except OSError:
+        # Another disk, or one without links.
+        shutil.copyfile(found, target)

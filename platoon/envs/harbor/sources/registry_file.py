@@ -19,6 +19,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, check_id, check_path, dataset_tasks, parse_index
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.sources.reference import RegistryReference, check_git_ref, check_inner_path, is_commit
+from platoon.envs.harbor.sources.transport import is_broken_way, is_busy
 from platoon.errors import ConfigError, PlatoonError, Problem
 
 # Harbor's own: the constant DEFAULT_REGISTRY_URL of its release 0.24.
@@ -26,7 +27,6 @@ HARBOR_REGISTRY = "https://raw.githubusercontent.com/laude-institute/harbor/main
 REDIRECT_LIMIT = 5
 ATTEMPTS = 4
 RETRY_S = 2.0
-_TRANSIENT = (429, 500, 502, 503, 504)
 _HEAD = "head"
 
 
@@ -151,13 +151,16 @@ def _get(url: str, tools: FetchTools) -> bytes:
                     if response.is_redirect:
                         url = _redirected(url, response.headers.get("location", ""))
                         continue
-                    if response.status_code in _TRANSIENT:
+                    if is_busy(response.status_code):
                         raise _Transient(f"HTTP {response.status_code}")
                     if response.status_code != 200:
                         raise ConfigError(Problem(f"cannot be read: HTTP {response.status_code}", file=url))
                     return _body(response, url)
             except httpx.HTTPError as error:
-                raise _Transient(hide_credentials(f"{type(error).__name__}: {error}")) from error
+                why = hide_credentials(f"{type(error).__name__}: {error}")
+                if not is_broken_way(error):
+                    raise PlatoonError(f"{url}: the registry could not be read: {printable(why)}") from error
+                raise _Transient(why) from error
     raise ConfigError(Problem(f"redirects more than {REDIRECT_LIMIT} times", file=url))
 
 

@@ -40,9 +40,8 @@ class FakeHuggingFace:
     damage: dict[str, bytes] = field(default_factory=dict)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(
-            "huggingface_hub.HfApi", lambda: SimpleNamespace(repo_info=self.repo_info, list_repo_tree=self.list_repo_tree)
-        )
+        calls = {name: getattr(self, name) for name in ("repo_info", "list_repo_tree", "get_paths_info")}
+        monkeypatch.setattr("huggingface_hub.HfApi", lambda: SimpleNamespace(**calls))
         monkeypatch.setattr("huggingface_hub.hf_hub_download", self.hf_hub_download)
 
     def repo_info(self, repo_id: str, *, revision: str | None, repo_type: str) -> Any:
@@ -64,10 +63,14 @@ class FakeHuggingFace:
             if path.is_dir():
                 yield RepoFolder(path=relative, oid="0" * 40)
                 continue
-            data = path.read_bytes()
-            oid = hashlib.sha1(f"blob {len(data)}\0".encode() + data).hexdigest()
-            lfs = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 1}
-            yield RepoFile(path=relative, size=len(data), oid=oid, lfs=lfs if len(data) >= LFS_FROM_BYTES else None)
+            yield _listed(path, relative)
+
+    def get_paths_info(self, repo_id: str, paths: list[str], *, revision: str, repo_type: str) -> list[RepoFile | RepoFolder]:
+        assert repo_type == "dataset"
+        root = self._root(repo_id, revision)
+        for path in paths:
+            self._called("info", path, revision)
+        return [_listed(root / path, path) for path in paths if (root / path).is_file()]
 
     def hf_hub_download(
         self, repo_id: str, filename: str, *, revision: str, repo_type: str, cache_dir: Path, force_download: bool
@@ -92,3 +95,15 @@ class FakeHuggingFace:
         if (repository, revision) not in self.repositories:
             raise http_error(errors.RepositoryNotFoundError, 404)
         return self.repositories[repository, revision]
+
+
+def _listed(file: Path, path: str) -> RepoFile:
+    with file.open("rb") as opened:
+        oid = hashlib.sha1(f"blob {file.stat().st_size}\0".encode())
+        sha256 = hashlib.sha256()
+        while data := opened.read(1 << 20):
+            oid.update(data)
+            sha256.update(data)
+    size = file.stat().st_size
+    lfs = {"oid": sha256.hexdigest(), "size": size, "pointerSize": 1}
+    return RepoFile(path=path, size=size, oid=oid.hexdigest(), lfs=lfs if size >= LFS_FROM_BYTES else None)
