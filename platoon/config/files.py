@@ -20,6 +20,22 @@ def named_path(text: str, base: Path) -> Path:
     return base / os.path.expanduser(text)  # noqa: PTH111  because Path.expanduser raises for an unknown user
 
 
+def relative_path(path: Path, base: Path) -> str:
+    """A path as one relative to the directory `base`, which `named_path` leads to the same place: a file that other machines read
+    names no place of this one.
+
+    Of the two ways there, as it is written and with every link followed, it is the shorter, so that what lies in a clone is the same
+    in every clone.
+    """
+    physical = os.path.relpath(os.path.realpath(path), os.path.realpath(base))
+    lexical = os.path.relpath(path, base)
+    # Above a directory that is a link lies another one than its text says.
+    leads = os.path.realpath(base / lexical) == os.path.realpath(path)
+    relative = lexical if leads and lexical.count("/") <= physical.count("/") else physical
+    # Or it would be an address, or a home.
+    return f"./{relative}" if ":" in relative or relative.startswith(("~", "git+")) else relative
+
+
 def path_fault(path: Path, wanted: Wanted, *, missing: bool = False) -> str | None:
     """Why `path` is not what is wanted, in words that go before its name; None when it is.
 

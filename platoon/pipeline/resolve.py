@@ -7,7 +7,6 @@ outputs, and of the site all but the name of its sandbox provider.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from platoon.artifacts.publish import publish_json
 from platoon.config.addresses import is_address
-from platoon.config.files import named_path, path_fault
+from platoon.config.files import named_path, path_fault, relative_path
 from platoon.config.load import LoadedConfig, load
 from platoon.config.text import short_path
 from platoon.config.yaml import read_yaml
@@ -129,16 +128,12 @@ def relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
     """Rewrites the paths of data in plain values to be relative to the folder of the file that was loaded."""
     base = loaded.path.parent
     for keys, text in list(written_paths(values)):
-        if not is_address(text) and not text.startswith(("/", "~")):
-            _set(values, keys, _relative(loaded.directory_of(*_origin_keys(loaded, keys)) / text, base))
+        if not is_address(text) and not text.startswith("~") and "\0" not in text:
+            _set(values, keys, relative_path(loaded.directory_of(*_origin_keys(loaded, keys)) / text, base))
 
 
 def _origin_keys(loaded: LoadedConfig, keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys if loaded.layered.origin(keys) else keys[:-1]
-
-
-def _relative(path: Path, base: Path) -> str:
-    return Path(os.path.relpath(path, base)).as_posix()
 
 
 def _set(values: Any, keys: tuple[str, ...], text: str) -> None:

@@ -120,7 +120,9 @@ def place() -> Iterator[Path]:
 
 
 def test_six_kinds_of_source_give_the_same_bytes_everywhere(place: Path, checkout: Path) -> None:
-    """Another clone at another path, umask, locale, time zone, hash seed, home, user's name and, as far as can be had, user."""
+    """Another clone at another path, its own paths absolute; another umask, locale, time zone, hash seed, home, user's name and, as
+    far as can be had, user.
+    """
     config, hub, remote = prepare(place)
     found, tasks, owners = [], [], []
     other = other_user(checkout)
@@ -128,6 +130,10 @@ def test_six_kinds_of_source_give_the_same_bytes_everywhere(place: Path, checkou
         clone = config.parent.parent
         if number:
             clone = Path(shutil.copytree(clone, place / "elsewhere/deeper/clone"))
+            # Its paths are absolute; what lies in the clone is relative all the same.
+            copy = clone / "configs/rl.json.yaml"
+            copy.write_text(copy.read_text().replace('"../', f'"{clone}/'))
+            assert copy.read_text().count(str(clone)) == 3
         out = place / f"out-{number}"
         out.mkdir()
         env = {

@@ -21,7 +21,7 @@ from platoon.envs.harbor.overlays import Overlay, read_overlay
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.selection import Allowlist, read_allowlists
 from platoon.envs.harbor.sources.directory import DirectorySource
-from platoon.envs.harbor.sources.opening import open_source
+from platoon.envs.harbor.sources.opening import open_source, portable_options
 from platoon.envs.harbor.sources.protocol import Source
 from platoon.errors import ConfigError, Problem
 
@@ -66,6 +66,7 @@ class Search:
 
 def read_request(options: HarborOptions, base: Path, cache: HarborCache) -> Request:
     """The request of an entry that is fetched; paths are relative to `base`. Raises ConfigError with every problem."""
+    written, options = options, portable_options(options, base)
     source = open_source(options, base)
     problems: list[Problem] = []
     lists: list[Allowlist] = []
@@ -87,7 +88,7 @@ def read_request(options: HarborOptions, base: Path, cache: HarborCache) -> Requ
     if problems:
         raise ConfigError(problems)
     inputs = inputs_digest(options, lists, overlays, asked)
-    legacy = inputs_digest(options, lists, overlays, asked, legacy=True)
+    legacy = inputs_digest(written, lists, overlays, asked, legacy=True)
     named = None if options.lock is None else named_path(options.lock, base)
     return Request(
         options,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from platoon.config.files import named_path
+from platoon.config.files import named_path, relative_path
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.adapter import adapter_source
 from platoon.envs.harbor.sources.directory import DirectorySource
@@ -21,6 +22,24 @@ from platoon.envs.harbor.sources.reference import (
 )
 from platoon.envs.harbor.sources.registry import registry_source
 from platoon.envs.harbor.sources.registry_file import HARBOR_REGISTRY
+
+
+def portable_options(options: HarborOptions, base: Path) -> HarborOptions:
+    """The options with every path that a lock records relative to `base`: an absolute one names a place of this machine."""
+
+    def portable(text: str) -> str:
+        return relative_path(Path(text), base) if text.startswith("/") and "\0" not in text else text
+
+    changed: dict[str, Any] = {}
+    if options.dataset is not None:
+        changed["dataset"] = portable(options.dataset)
+    if options.registry is not None:
+        changed["registry"] = portable(options.registry)
+    if options.adapter is not None:
+        changed["adapter"] = options.adapter.model_copy(update={"repo": portable(options.adapter.repo)})
+    if options.tasks is not None:
+        changed["tasks"] = [portable(path) for path in options.task_files]
+    return options.model_copy(update=changed)
 
 
 def open_source(options: HarborOptions, base: Path) -> Source:

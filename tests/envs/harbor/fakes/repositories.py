@@ -36,9 +36,11 @@ class Repository:
     def url(self) -> str:
         return f"file://{self.path}"
 
-    def git(self, *arguments: str, stdin: bytes | None = None) -> str:
+    def git(self, *arguments: str, stdin: bytes | None = None, date: str | None = None) -> str:
+        """Standard output of git. date: of what it commits, instead of now."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
         env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        env |= {} if date is None else {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
         result = subprocess.run(
             ["git", *IDENTITY, *arguments], cwd=self.path, env=env, input=stdin, capture_output=True, check=True
         )
@@ -64,8 +66,8 @@ class Repository:
         self.git("update-ref", "refs/heads/main", commit)
         return commit
 
-    def commit(self, message: str = "change") -> str:
+    def commit(self, message: str = "change", date: str | None = None) -> str:
         """Commits the whole work tree and gives the commit."""
         self.git("add", "-A", "-f")
-        self.git("commit", "-q", "--allow-empty", "-m", message)
+        self.git("commit", "-q", "--allow-empty", "-m", message, date=date)
         return self.git("rev-parse", "HEAD")
