@@ -5,14 +5,19 @@ The matrix is hostile input by kind; what is not of the way to a task has tests 
 
 from __future__ import annotations
 
+import io
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from platoon.artifacts.digests import content_hash
 from platoon.envs.harbor import content
+from platoon.host.console import Console
+from platoon.pipeline.datasets import fetch_tools
+from platoon.site import Site
 from tests.envs.harbor.fakes.repositories import Repository
 from tests.envs.harbor.sources.conftest import Fetching
 from tests.envs.harbor.sources.six import KINDS, Six
@@ -52,6 +57,37 @@ def test_h017_selection_overlays_and_hashes_are_those_of_any_dataset(six: Six, k
     # The overlaid task is the same whichever source it came from.
     local = six.fetching({**six._directory(), "select": {"name": "b"}, "overlays": ["over"]}).lock
     assert overlaid.by_name[six.name(kind, "b")].digest == local.by_name["b"].digest
+
+
+# What a person reads while a fetch lasts, besides how many tasks are done.
+STEPS: Mapping[str, Sequence[str]] = {
+    "git": ["fetch: file://"],
+    "hf": ["fetch: listing hf://org/name", "fetch: downloading hf://org/name", "task 3 of 3"],
+    "hub": ["fetch: asking the Hub for org/bench", "fetch: downloading tasks 1 to 3 of 3"],
+    "registry": ["fetch: file://"],
+    "adapter": ["fetch: running python3"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_progress_of_a_long_fetch(six: Six, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the console that the commands have: a line once two seconds went by, then one a minute; here each look takes a minute."""
+    tree = Repository(six.tree)
+    for name in ("a", "b"):
+        tree.task(name, {"instruction.md": f"Ask {name}.\n"})
+    wanted = six.options(kind)
+    seconds = itertools.count(0, 60)
+    # Programs tell that they run each second.
+    monkeypatch.setattr("platoon.host.run_command.TICK_S", 0.001)
+    with Console(stream := io.StringIO(), clock=lambda: next(seconds)) as console:
+        six.fetching.more["progress"] = progress = fetch_tools(Site(cache=six.base), console).progress
+        progress("begun")
+        six.fetching(wanted)
+    lines = stream.getvalue().splitlines()
+    counted = [line.rpartition(": ")[2] for line in lines if line.endswith(" of 3 tasks")]
+    assert counted == [f"{number} of 3 tasks" for number in (1, 2, 3)], lines
+    for step in STEPS.get(kind, ()):
+        assert any(step in line for line in lines), (step, lines)
 
 
 def link(place: str, target: str) -> Callable[[Path], None]:
