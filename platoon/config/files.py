@@ -24,7 +24,7 @@ def relative_path(path: Path, base: Path) -> str:
     """A path as one relative to the directory `base`, which `named_path` leads to the same place: a file that other machines read
     names no place of this one.
 
-    Of the two ways there, as it is written and with every link followed, it is the shorter: the same in every clone of what it is in.
+    Of the two ways there, as it is written and with every link followed, it is the shorter: in a clone the same as in every other.
     """
     physical = os.path.relpath(os.path.realpath(path), os.path.realpath(base))
     lexical = os.path.relpath(path, base)
