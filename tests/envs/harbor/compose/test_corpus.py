@@ -1,7 +1,7 @@
 """Each compose file of the corpus gives the plan or the refusal that it says.
 
 The files name the checklist rows and the cases they prove (`rows`, `cases`): among them H027 to H037, H042 to H048, H053, H054, and
-U01, U04, U05, U07, U08, U10, U13, U26.
+U01, U04, U05, U07, U08, U10, U13, U16, U17, U26, U27.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.envs.harbor.compose.corpus import Case, cases, topics
 
 pytestmark = pytest.mark.unit
 
-USER_CASES = frozenset({"U01", "U04", "U05", "U07", "U08", "U10", "U13", "U26"})
+USER_CASES = frozenset({"U01", "U04", "U05", "U07", "U08", "U10", "U13", "U16", "U17", "U26", "U27"})
 ROWS = frozenset(
     {
         *("H027", "H028", "H029", "H030", "H031", "H032", "H033", "H034", "H035", "H036", "H037", "H042", "H043", "H044", "H045"),
