@@ -1,6 +1,6 @@
 """The compose subset: one table, which the planner, the reference page and the tests read.
 
-`*` is any name, `[]` an item of a list in its long form. A key that stands in no row is refused, and so is the value of a refused key
+`*` is any name, `[]` an item of a list. A key that stands in no row is refused, and so is the value of a refused key
 unless it is empty: null, false, `""`, `[]` or `{}`. What stands below an ignored key is ignored with it.
 """
 
