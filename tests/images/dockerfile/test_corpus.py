@@ -1,7 +1,8 @@
-"""Each Dockerfile of the corpus gives the plan or the refusal that the file beside it says. Rows I505, I506, I508, H051, H052.
+"""Each Dockerfile of the corpus gives the plan or the refusal that the file beside it says.
 
 refused: what the error begins with. has: fields of the plan. files: of the context (None where there are none). prefix, context,
 directives, ignore, rule: what the build key is over, recomputed here. key: the key itself. args, target, whole: how it is planned.
+rows, cases: what it proves.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,13 @@ def test_i508_files_that_build_different_images_have_different_keys(tmp_path: Pa
     bodies = [("".join(f"{line}\n" for line in part) for part in (lines[:cut], lines[cut:])) for cut in range(4)]
     texts = [f"FROM alpine\nCOPY <<A <<B /x/\n{first}A\n{second}B\n" for first, second in bodies]
     assert len({plan_image(tmp_path, text).key for text in texts}) == len(texts)
+
+
+def test_i511_the_page_says_to_fetch_again_with_an_earlier_release(checkout: Path) -> None:
+    """And which plans those are; that a lock of another rule is not read is shown in the lock's own tests (H509)."""
+    page = " ".join((checkout / "docs/reference/build-plan.md").read_text(encoding="utf-8").split())
+    (sentence,) = re.findall(r"Platoon before 0\.5 does not read a plan with ([^:]*): fetch such a dataset again", page)
+    assert "`--chown`" in sentence and "`USER`" in sentence
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
