@@ -103,7 +103,7 @@ def _request(
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
     from platoon.eval.results import Weights, own_directory
-    from platoon.pipeline.entries import entry_tasks
+    from platoon.pipeline.entries import check_tasks, entry_tasks
     from platoon.pipeline.inputs import opened_inputs
     from platoon.site import load_site
     from platoon.train.components.player import route_of
@@ -115,6 +115,7 @@ def _request(
         # Through JSON, as strict models want it.
         model = EvaluationConfig.model_validate_json(json.dumps(found.values))
         entries = asyncio.run(entry_tasks(found, model.environments, model.split, config.parent))
+    asyncio.run(check_tasks(entries, model.split))
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
     routes = [route_of(entry.config, training=False) for entry in entries]

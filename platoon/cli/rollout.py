@@ -131,7 +131,7 @@ def _request(
 
     from platoon.eval.adhoc import AdhocRequest, find_task, without_model
     from platoon.eval.opening import OpenRequest
-    from platoon.pipeline.entries import entry_tasks, other_splits
+    from platoon.pipeline.entries import check_tasks, entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
     from platoon.train.components.player import rollout_settings, route_of
@@ -145,6 +145,7 @@ def _request(
     chosen_split = split or ("train" if training else read.split)
     entries = asyncio.run(entry_tasks(found, read.environments, chosen_split, config.parent))
     entry, task_id = find_task(entries, task, other_splits(found, chosen_split))
+    asyncio.run(check_tasks([replace(entry, tasks=(task_id,))], chosen_split))
     route = route_of(entry.config, training=chosen_split == "train")
     if harness is not None:
         route = replace(route, harness=harness, harness_options={})

@@ -95,7 +95,7 @@ def train(  # noqa: PLR0917  because click passes options by name
 
 def _inputs(config: Path, overrides: tuple[str, ...], made: Path | None, site: Site, console: Console) -> TrainInputs:
     """What the run is made from, `made` or not yet."""
-    from platoon.pipeline.entries import entry_tasks, task_digests
+    from platoon.pipeline.entries import check_tasks, entry_tasks, task_digests
     from platoon.pipeline.inputs import opened_inputs
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
@@ -104,6 +104,7 @@ def _inputs(config: Path, overrides: tuple[str, ...], made: Path | None, site: S
         # Through JSON, as strict models want it.
         model = RunConfig.model_validate_json(json.dumps(found.values))
         entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
+        asyncio.run(check_tasks(entries, "train"))
         return TrainInputs(model, config.parent, found.digests, task_digests(entries), found.chat, entries)
 
 

@@ -6,7 +6,7 @@ A session may raise from `call_tool` and `grade`: the callers turn that into an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -74,3 +74,11 @@ class EnvironmentService(Protocol):
     async def get_task(self, task_id: str) -> Task: ...
 
     async def open(self, task: Task, *, rollout_id: str, needs: SessionNeeds | None = None) -> EnvSession: ...
+
+
+@runtime_checkable
+class ChecksTasks(Protocol):
+    """A service that knows before it opens a task that it would refuse it (capability `checks`)."""
+
+    async def check_tasks(self, split: str, task_ids: Iterable[str]) -> None:
+        """Raises ConfigError with the tasks that it would refuse."""

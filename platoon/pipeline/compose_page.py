@@ -26,11 +26,15 @@ GROUPS: tuple[tuple[str, str], ...] = (
     ("The file", ""),
     ("Services", "services.*"),
     ("`build`", "services.*.build"),
+    ("`env_file`, the long form", "services.*.env_file[]"),
     ("`healthcheck`", "services.*.healthcheck"),
     ("`depends_on`", "services.*.depends_on.*"),
+    ("`ports`, the long form", "services.*.ports[]"),
     ("`volumes`, the long form", "services.*.volumes[]"),
     ("`networks` of a service", "services.*.networks.*"),
     ("`deploy`", "services.*.deploy"),
+    ("`gpus`", "services.*.gpus[]"),
+    ("`ulimits`", "services.*.ulimits.*"),
     ("`configs` of a service", "services.*.configs[]"),
     ("`secrets` of a service", "services.*.secrets[]"),
     ("Top-level `networks`", "networks.*"),
@@ -105,9 +109,9 @@ KEYS = """
 ## Keys
 
 `run` is planned with compose's meaning, `judged` is planned or refused by its value, `noted` and `ignored` have no effect,
-`refused` refuses the task unless the value is empty. A key that stands in no table is refused. The text of a refusal is
-`compose: <service>.<key>: <why>`. Entries of the file's `networks`, `volumes`, `configs` and `secrets` count where a service that
-runs names them.
+`refused` refuses the task unless the value is empty. A key that stands in no table is refused, but below an `ignored` one and where
+it begins with `x-`. `[]` is an item of a list. The text of a refusal is `compose: <service>.<key>: <why>`. Entries of the file's
+`networks`, `volumes`, `configs` and `secrets` count where a service that runs names them.
 """
 
 AFTER_KEYS = """

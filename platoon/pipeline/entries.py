@@ -7,7 +7,7 @@ from pathlib import Path
 
 from platoon.config.files import named_path
 from platoon.config.text import quoted
-from platoon.core.protocols import EnvironmentService
+from platoon.core.protocols import ChecksTasks, EnvironmentService
 from platoon.envs import get_service
 from platoon.envs.harbor.service import HarborService
 from platoon.episodes.checks import route_problems
@@ -30,6 +30,19 @@ async def entry_tasks(inputs: RunInputs, environments: Sequence[EnvironmentConfi
     if found := [problem for number, entry in enumerate(placed) for problem in harness_problems(number, entry, split == "train")]:
         raise ConfigError(found)
     return [await _entry(inputs, number, entry, split, base) for number, entry in enumerate(placed)]
+
+
+async def check_tasks(entries: Sequence[EntryTasks], split: str) -> None:
+    """Raises ConfigError with the tasks of every entry that its service would refuse to open."""
+    problems: list[Problem] = []
+    for entry in entries:
+        if isinstance(entry.service, ChecksTasks):
+            try:
+                await entry.service.check_tasks(split, entry.tasks)
+            except ConfigError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigError(problems)
 
 
 def task_digests(entries: Sequence[EntryTasks]) -> dict[str, list[tuple[str, str]]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from platoon import exits
+from tests.envs.harbor.fakes.repositories import Repository
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -24,7 +27,7 @@ mkdir -p "$root/logs/verifier"
 if [ -s "$root/app/out.txt" ]; then state=1; else state=0; fi
 printf '{"reward": %s, "state": %s}' $state $state > "$root/logs/verifier/reward.json"
 """
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "inference": {
         "model_name": "local/tiny",
         "renderer_name": "chat_template",
@@ -89,3 +92,27 @@ def test_term_stops_in_the_middle_and_the_same_command_goes_on(place: Path) -> N
     assert [message["role"] for message in receipt["example"]["messages"]][:2] == ["user", "assistant"]
     left = [path for path in (place / "scratch").rglob("*") if path.is_socket() or path.name == "fs"]
     assert left == []
+
+
+def test_h021_h511_a_pinned_dataset_is_fetched_and_run_without_the_stack_that_is_excluded(place: Path) -> None:
+    """Into an empty cache; with the stack the evaluation stops before any rollout, and names it and the way out."""
+    repository = Repository.make(place / "repository")
+    shutil.copytree(place / "tasks/t0", repository.path / "plain")
+    shutil.copytree(place / "tasks/t1", repository.path / "stack")
+    (repository.path / "stack/environment/docker-compose.yaml").write_text("services: {main: {}, db: {image: redis:7}}\n")
+    shutil.rmtree(place / "tasks")
+    kwargs = {"dataset": f"git+{repository.url}@{repository.commit()}"}
+    entry = {"service": "harbor", "harness": "platoon-bash", "service_kwargs": kwargs}
+    codes = {}
+    for excluded in ([], ["stack"]):
+        config = {**CONFIG, "environments": [{**entry, "exclude_tasks": excluded}]}
+        (place / "eval.yaml").write_text(json.dumps(config))
+        process = start(place)
+        _, told = process.communicate(timeout=DEADLINE_S)
+        codes[len(excluded)] = process.returncode
+        if not excluded:
+            assert "task stack: it is a stack of several containers" in told and "exclude_tasks leaves it out" in told, told
+            assert not finished(place)
+    assert codes == {0: exits.CONFIG, 1: exits.DONE}, told
+    receipt = json.loads((place / "receipt.json").read_text())
+    assert receipt["figures"]["rollouts"] == CONFIG["inference"]["workflow"]["num_rollouts_per_task"]

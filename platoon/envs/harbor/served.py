@@ -50,13 +50,21 @@ class ServedTasks:
             self._read[task_id] = read_task(self.checked(task_id))
         return self._read[task_id]
 
+    def glance(self, task_id: str) -> HarborTask:
+        """As `task`, but whoever plays it hashes its files: for a look at all tasks before a run begins."""
+        return self._read.get(task_id) or read_task(self._directory(task_id))
+
     def checked(self, task_id: str) -> Path:
         """Where a task's files lie, which are those of its digest if it was locked. May hash them. Raises PlatoonError."""
+        directory = self._directory(task_id)
+        return directory if self.cache is None else check_once(self.row(task_id).digest, self.cache)
+
+    def _directory(self, task_id: str) -> Path:
         row = self.row(task_id)
         if self.directories is not None:
             return self.directories[task_id]
         assert self.cache is not None
-        return check_once(row.digest, self.cache)
+        return self.cache.task(row.digest)
 
 
 def serve_lock(lock_file: Path, cache_dir: Path, options: HarborOptions, base: Path) -> ServedTasks:

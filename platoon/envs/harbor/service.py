@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,14 +114,20 @@ class HarborService:
 
     async def check_tasks(self, split: str, task_ids: Iterable[str]) -> None:
         """Raises ConfigError naming the tasks that would be refused when they are opened."""
-        problems = [
-            Problem(f"task {task_id}: {why}", file=self._tasks.lock.dataset)
-            for task_id in task_ids
-            for why in refusals(self._harbor_task(task_id), self._tasks.row(task_id), self.options, self.provider)
-        ]
+        problems = [Problem(f"task {task_id}: {why}", file=self._tasks.lock.dataset) for task_id, why in self._refused(task_ids)]
         if problems:
             more = len(problems) - SHOWN_PROBLEMS
             raise ConfigError(problems[:SHOWN_PROBLEMS] + ([Problem(f"and {more} more")] if more > 0 else []))
+
+    def _refused(self, task_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for task_id in task_ids:
+            try:
+                task = self._tasks.glance(task_id)
+            except TaskRefused as refusal:
+                yield task_id, str(refusal)
+                continue
+            for why in refusals(task, self._tasks.row(task_id), self.options, self.provider):
+                yield task_id, why
 
     async def get_task(self, task_id: str) -> Task:
         """Raises EnvSetupError or ConfigError for a task that is not served or cannot be read."""

@@ -44,7 +44,7 @@ class Copy:
 
 def read_copy(instruction: Instruction, escape: str) -> Copy:
     """The parts of a COPY or ADD. Raises BadWordError for an option it has not and for fewer than two operands."""
-    flags, rest = split_flags(instruction, escape)
+    flags, rest = split_flags(instruction)
     keyword = instruction.keyword
     if unknown := sorted(set(flags) - FLAGS[keyword]):
         raise BadWordError(f"{keyword} has no option --{unknown[0]}")
@@ -132,7 +132,7 @@ def deferred_step(copy: Copy, escape: str, context: Context) -> tuple[str, ...]:
         if copy.keyword == "ADD" and context.kind(path) == "file" and _is_archive(path, context):
             raise BadWordError(f"ADD {path} unpacks an archive, which the build does")
         sources.append(f"{path}/" if source.endswith("/") else path)
-    owner = (f"--chown={copy.flags['chown']}",) if "chown" in copy.flags else ()
+    owner = (f"--chown={deferred_text(copy.flags['chown'], escape)}",) if "chown" in copy.flags else ()
     return ("COPY", *owner, *sources, copy.destination)
 
 

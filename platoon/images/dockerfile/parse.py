@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from platoon.artifacts.reading import parse_json
+from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.words import BACKSLASH, BadWordError, split_words, unquote
+from platoon.images.dockerfile.words import BACKSLASH, SPACES, BadWordError, split_words, unquote
 
 SIZE_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT = 10_000
@@ -53,12 +54,16 @@ class Instruction:
     heredocs: tuple[Heredoc, ...] = ()
 
     @property
+    def has_several_heredocs(self) -> bool:
+        return len(self.heredocs) > 1
+
+    @property
     def text(self) -> str:
         """As it enters a build key: keyword, arguments, then the bodies of here-documents.
 
-        With several bodies each is ended by its delimiter, or two texts could read the same.
+        With several bodies each is ended by its delimiter: joined alone, the files `a` and `b` would read as `a\\nb` and nothing.
         """
-        bodies = [heredoc.body + (heredoc.name if len(self.heredocs) > 1 else "") for heredoc in self.heredocs]
+        bodies = [heredoc.body + (heredoc.name if self.has_several_heredocs else "") for heredoc in self.heredocs]
         return "\n".join([f"{self.keyword} {self.arguments}".rstrip(), *bodies])
 
 
@@ -206,10 +211,11 @@ def json_words(arguments: str) -> list[str] | None:
     return value
 
 
-def split_flags(instruction: Instruction, escape: str) -> tuple[dict[str, str], str]:
+def split_flags(instruction: Instruction) -> tuple[dict[str, str], str]:
     """The `--name[=value]` options that begin an instruction (`""` without a value; the last of a name counts), and the rest.
 
-    Raises BadWordError for a word that is none, and for too many options.
+    Variables and whatever quotes an option's own quotes leave in a value stay, for who expands it. Raises BadWordError for a word
+    that is none, and for too many options.
     """
     flags: dict[str, str] = {}
     rest = instruction.arguments
@@ -218,14 +224,39 @@ def split_flags(instruction: Instruction, escape: str) -> tuple[dict[str, str], 
         count += 1
         if count > FLAG_LIMIT:
             raise BadWordError(f"{instruction.keyword} has more than {FLAG_LIMIT} options")
-        word = next(iter(split_words(rest, escape)))
+        word, rest = _first_option(rest)
         name, _, value = word[2:].partition("=")
         # `--mount` may be repeated; each counts, so they are kept apart by a line break, which no flag holds.
-        flags[name] = f"{flags[name]}\n{unquote(value, escape)}" if name == "mount" and name in flags else unquote(value, escape)
-        rest = rest[len(word) :].lstrip()
+        flags[name] = f"{flags[name]}\n{value}" if name == "mount" and name in flags else value
     if rest.startswith("-- "):
         rest = rest[3:].lstrip()
     return flags, rest
+
+
+def _first_option(text: str) -> tuple[str, str]:
+    """The option that begins a text, without its quotes and backslashes, and what follows it.
+
+    BuildKit takes them off before anything expands the value, in single quotes too, and the file's own escape character is none
+    here: `--chown=\\$U` is the variable, `--chown=\\\\$U` a dollar.
+    """
+    word: list[str] = []
+    quote = ""
+    position = 0
+    while position < len(text) and (quote or text[position] not in SPACES):
+        character = text[position]
+        position += 1
+        if character == BACKSLASH:
+            word.append(text[position : position + 1])
+            position += 1
+        elif character == quote:
+            quote = ""
+        elif not quote and character in "'\"":
+            quote = character
+        else:
+            word.append(character)
+    if quote:
+        raise BadWordError(f"an open quote in {clip(text)}")
+    return "".join(word), text[position:].lstrip()
 
 
 def operands(rest: str, escape: str) -> list[str]:

@@ -23,6 +23,8 @@ from platoon.images.dockerfile.words import BadWordError
 from platoon.images.image_reference import reference_fault
 
 BUILD_KEY_RULE = "platoon-buildkey-v1"
+# Of a file that gives one instruction several here-documents, whose bodies that rule would join without a mark between them.
+HEREDOCS_RULE = "platoon-buildkey-v1-heredocs"
 IGNORE_FILE = ".dockerignore"
 IGNORE_LIMIT_BYTES = 256 * 1024
 
@@ -99,10 +101,11 @@ def plan_image(
     steps = [step for step in suffix.steps if step[0] == "COPY"]
     uploads = {file for step in steps for source in step_sources(step) for file in files.below(source)}
     ignored = compile_ignore(_ignore_text(context / ignore_file)) if ignore_file is not None else None
+    prefix = _prefix(parsed, stages, suffix.start)
     payload: dict[str, Any] = {
-        "rule": BUILD_KEY_RULE,
+        "rule": HEREDOCS_RULE if any(item.has_several_heredocs for item in prefix) else BUILD_KEY_RULE,
         "directives": list(parsed.directives),
-        "prefix": [instruction.text for instruction in _prefix(parsed, stages, suffix.start)],
+        "prefix": [instruction.text for instruction in prefix],
         "context": files.entries(files.files if sources.covers_all or binds or ignored is not None else taken),
         "dockerignore": None if ignore_file is None else hex_of(sha256_file(context / ignore_file)),
     }
@@ -169,7 +172,7 @@ def _sources(stages: Sequence[Stage], suffix_start: int, parsed: Dockerfile, fil
                         _check_from(copy.from_stage, stage, stages)
                     add_sources(copy, scope, parsed.escape, files, sources)
                 elif instruction.keyword == "RUN":
-                    binds |= _mounts_context(instruction, parsed.escape)
+                    binds |= _mounts_context(instruction)
             except BadWordError as error:
                 raise DockerfileError(str(error), instruction.line, file=name) from None
     return sources, binds
@@ -186,9 +189,9 @@ def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:
         raise BadWordError(f"--from: {fault}")
 
 
-def _mounts_context(instruction: Instruction, escape: str) -> bool:
+def _mounts_context(instruction: Instruction) -> bool:
     """Whether a RUN binds files of the context: a mount of type bind, the default, without `from`."""
-    flags, _ = split_flags(instruction, escape)
+    flags, _ = split_flags(instruction)
     for mount in flags.get("mount", "").split("\n"):
         options = dict(item.partition("=")[::2] for item in mount.split(",") if item)
         if options and options.get("type", "bind") == "bind" and "from" not in options:

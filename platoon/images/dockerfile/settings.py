@@ -92,7 +92,7 @@ class _Settings:
             if not self.has_command:
                 found["cmd"] = None
         elif keyword == "HEALTHCHECK":
-            found["healthcheck"] = _healthcheck(instruction, self.shell, self.escape)
+            found["healthcheck"] = _healthcheck(instruction, self.shell)
         elif keyword == "EXPOSE":
             self._add("exposed_ports", [_port(word) for word in self._words(instruction, scope)])
         elif keyword == "VOLUME":
@@ -119,8 +119,8 @@ def _command(arguments: str, shell: list[str]) -> list[str]:
     return words if words is not None else [*shell, arguments]
 
 
-def _healthcheck(instruction: Instruction, shell: list[str], escape: str) -> dict[str, Any]:
-    flags, rest = split_flags(instruction, escape)
+def _healthcheck(instruction: Instruction, shell: list[str]) -> dict[str, Any]:
+    flags, rest = split_flags(instruction)
     kind, _, command = rest.partition(" ")
     if kind.upper() == "NONE":
         return {"test": ["NONE"]}

@@ -103,7 +103,7 @@ def _is_target(stage: Stage, target: str | None) -> bool:
 def _open_stage(
     instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None], budget: Budget
 ) -> Stage:
-    flags, rest = split_flags(instruction, escape)
+    flags, rest = split_flags(instruction)
     if unknown := sorted(set(flags) - {"platform"}):
         raise BadWordError(f"FROM has no option --{unknown[0]}")
     words = operands(rest, escape)

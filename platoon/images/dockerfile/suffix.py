@@ -10,7 +10,7 @@ from platoon.images.dockerfile.copies import deferred_step, read_copy
 from platoon.images.dockerfile.parse import Instruction
 from platoon.images.dockerfile.scope import argument_pairs, environment_pairs
 from platoon.images.dockerfile.stages import Stage
-from platoon.images.dockerfile.words import BadWordError, deferred_text, unquote
+from platoon.images.dockerfile.words import BadWordError, deferred_text
 
 # Nothing runs after them, so they change the image's configuration alone.
 METADATA = frozenset(
@@ -62,7 +62,7 @@ def _steps(instruction: Instruction, stage: Stage, index: int, escape: str, cont
     if keyword == "WORKDIR":
         return [("WORKDIR", deferred_text(instruction.arguments, escape))]
     if keyword == "USER":
-        return [("USER", unquote(instruction.arguments, escape))]
+        return [("USER", deferred_text(instruction.arguments, escape))]
     if keyword in ("COPY", "ADD"):
         return [deferred_step(read_copy(instruction, escape), escape, context)]
     raise BadWordError(f"{keyword} is done by the build")

@@ -15,7 +15,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The kernel hands no longer variable or argument to a program.
 RESULT_LIMIT = 128 * 1024
 NESTING_LIMIT = 20
-_SPACES = " \t\n\v\f\r"
+SPACES = " \t\n\v\f\r"
 
 # Name to whether it is set, and its value: None where no plan can know it.
 Lookup = Callable[[str], "tuple[bool, str | None]"]
@@ -42,7 +42,7 @@ def split_words(text: str, escape: str) -> Iterator[str]:
             quote = "" if character == quote else quote
         elif character in "'\"":
             quote = character
-        elif character in _SPACES:
+        elif character in SPACES:
             if word:
                 yield "".join(word)
                 word = []

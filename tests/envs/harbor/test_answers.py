@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 from platoon import exits
-from platoon.artifacts.digests import content_hash
-from platoon.envs.harbor.answers import find_answer, inputs_digest, is_current, read_request
+from platoon.envs.harbor.answers import find_answer, is_current, read_request
 from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -21,6 +19,7 @@ from platoon.envs.harbor.service import HarborService
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.errors import ConfigError, NotPreparedError
 from tests.envs.harbor.fakes.hugging_face import FakeHuggingFace
+from tests.envs.harbor.fakes.legacy_lock import write_legacy
 
 pytestmark = pytest.mark.unit
 
@@ -51,45 +50,6 @@ def options(**more: Any) -> HarborOptions:
     return HarborOptions.parse({"dataset": DATASET, **more})
 
 
-def write_legacy(cache: HarborCache, wanted: HarborOptions, root: Path, refused: dict[str, str | None]) -> Path:
-    """A lock as release 0.4 wrote it, and its tasks in the cache. refused: task to its refusal."""
-    inputs = inputs_digest(wanted, [], legacy=True)
-    rows = []
-    for name, why in refused.items():
-        digest = content_hash(root / name)
-        row = {
-            "name": name,
-            "digest": digest,
-            "path": f"tasks/{digest.removeprefix('sha256:')}",
-            "source_path": name,
-            "index": {},
-            "flags": {"verifier": "shared", "artifacts": 0, "stack": "single" if name == "plain" else "sidecars", "gpus": 0},
-            "image": {"kind": "none", "upload_environment": True},
-            "overlays": [],
-            "refused": why,
-            "input_files": {},
-        }
-        rows.append(row)
-    value = {
-        "version": 1,
-        "dataset": wanted.dataset,
-        "resolved": COMMIT,
-        "fetched_with": "huggingface_hub==0.30",
-        "hash_rule": "harbor-packager-v1",
-        "build_key_rule": "platoon-buildkey-v1",
-        "overlay": None,
-        "inputs": inputs,
-        "selection": {"tasks": {}, "select": {}, "selected": len(rows), "of": len(rows)},
-        "modes": "restored from names",
-        "created_at": "2026-01-01T00:00:00+01:00",
-        "tasks": rows,
-    }
-    path = cache.lock_by_name(inputs[:16])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value))
-    return path
-
-
 @pytest.fixture
 def cached(hub: FakeHuggingFace, cache: HarborCache, tmp_path: Path) -> HarborCache:
     """The cache with the tasks that release 0.4 left there, and nothing else of this one."""
@@ -108,7 +68,7 @@ def downloads(hub: FakeHuggingFace) -> list[str]:
 def test_h504_h516_a_lock_of_0_4_that_refused_no_stack_answers(
     cached: HarborCache, hub: FakeHuggingFace, tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    path = write_legacy(cached, options(**more), tmp_path / "remote", {"plain": None})
+    path = write_legacy(cached, COMMIT, options(**more), tmp_path / "remote", {"plain": None})
     fetched = fetch(options(**more), tmp_path, cached)
     assert (fetched.path, fetched.lock.runnable, fetched.lock.is_legacy) == (path, ("plain",), True)
     assert hub.calls == []
@@ -123,7 +83,7 @@ def test_h505_h507_tasks_refused_as_task_config_stay_so_until_a_repair(
 ) -> None:
     wanted = options(refuse={"sidecars": False})
     refused = {"plain": None, "stack": "task_config: a stack of several containers", "main-only": "task_config: compose settings"}
-    write_legacy(cached, wanted, tmp_path / "remote", refused)
+    write_legacy(cached, COMMIT, wanted, tmp_path / "remote", refused)
     assert fetch(wanted, tmp_path, cached).lock.runnable == ("plain",)
     assert hub.calls == []
     repaired = fetch(wanted, tmp_path, cached, tools=FetchTools(cached, repair=True)).lock
@@ -137,7 +97,8 @@ def test_h506_h507_an_entry_that_refuses_sidecars_is_answered_with_their_refusal
     cached: HarborCache, hub: FakeHuggingFace, tmp_path: Path
 ) -> None:
     wanted = options(refuse={"sidecars": True})
-    write_legacy(cached, wanted, tmp_path / "remote", {"plain": None, "main-only": "stack: multi-container", "stack": "stack: x"})
+    refused = {"plain": None, "main-only": "stack: multi-container", "stack": "stack: x"}
+    write_legacy(cached, COMMIT, wanted, tmp_path / "remote", refused)
     lock = fetch(wanted, tmp_path, cached).lock
     assert lock.is_legacy
     assert lock.by_name["main-only"].refused == "stack: multi-container"
@@ -152,7 +113,8 @@ def test_h506_h507_an_entry_that_refuses_sidecars_is_answered_with_their_refusal
 def test_h508_h513_h514_a_lock_of_0_4_that_refused_stacks_is_fetched_again_from_the_cache(
     cached: HarborCache, hub: FakeHuggingFace, tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    write_legacy(cached, options(**more), tmp_path / "remote", {"plain": None, "main-only": "stack: x", "stack": "stack: x"})
+    refused = {"plain": None, "main-only": "stack: x", "stack": "stack: x"}
+    write_legacy(cached, COMMIT, options(**more), tmp_path / "remote", refused)
     said: list[str] = []
     fetched = fetch(options(**more), tmp_path, cached, tools=FetchTools(cached, say=said.append))
     assert not fetched.lock.is_legacy
@@ -163,7 +125,7 @@ def test_h508_h513_h514_a_lock_of_0_4_that_refused_stacks_is_fetched_again_from_
 
 
 def test_h515_a_worker_that_finds_no_lock_names_the_old_one(cached: HarborCache, tmp_path: Path) -> None:
-    path = write_legacy(cached, options(), tmp_path / "remote", {"plain": None, "stack": "stack: x"})
+    path = write_legacy(cached, COMMIT, options(), tmp_path / "remote", {"plain": None, "stack": "stack: x"})
     with pytest.raises(NotPreparedError) as caught:
         HarborService(options(provider="process"), cache_dir=cached.root, base_dir=tmp_path)
     assert str(path) in str(caught.value)

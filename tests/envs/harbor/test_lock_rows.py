@@ -262,7 +262,7 @@ def test_h051_a_dockerfile_that_ends_in_a_user(locked: Locked, place: str) -> No
     assert taken.refused is None
     image = taken.image if place.startswith("environment") else taken.verifier_image
     assert image is not None
-    # H052, I510: expanded when a session knows the image's environment.
+    # Expanded when a session knows the image's environment.
     assert image["deferred"][-1] == ["USER", "${NB_UID}"]
 
 
@@ -486,7 +486,7 @@ def directory(make_task: MakeTask, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_h039_h040_h517_s507_a_dataset_directory_skips_what_cannot_run(
+def test_h040_h517_s507_a_dataset_directory_skips_what_cannot_run(
     directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -498,9 +498,7 @@ def test_h039_h040_h517_s507_a_dataset_directory_skips_what_cannot_run(
     assert "its compose file sets up main" in told["settings"]
 
 
-def test_h041_h511_s505_a_fetched_dataset_stops_the_run_when_tasks_are_listed(
-    directory: Path, tmp_path: Path, cache: HarborCache
-) -> None:
+def test_s505_a_fetched_dataset_stops_the_run_when_tasks_are_listed(directory: Path, tmp_path: Path, cache: HarborCache) -> None:
     options = HarborOptions.parse({"dataset": "data", "provider": "process"})
     lock = fetch(options, tmp_path, cache)
     assert lock.lock.runnable == ("built", "good", "registry", "settings")

@@ -1,7 +1,8 @@
-"""Each Dockerfile of the corpus gives the plan or the refusal that the file beside it says. Rows I505, I506, I508, H051, H052.
+"""Each Dockerfile of the corpus gives the plan or the refusal that the file beside it says.
 
 refused: what the error begins with. has: fields of the plan. files: of the context (None where there are none). prefix, context,
-directives, ignore: what the build key is over, recomputed here. key: the key itself. args, target, whole: how it is planned.
+directives, ignore, rule: what the build key is over, recomputed here. key: the key itself. args, target, whole: how it is planned.
+rows, cases: what it proves.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 CORPUS = Path(__file__).with_name("corpus")
 TOPICS = sorted(path.name for path in CORPUS.iterdir())
-USER_CASES = frozenset({"U19", "U21", "U25"})
+USER_CASES = frozenset({"U19", "U21", "U24", "U25"})
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -47,6 +49,21 @@ def test_the_corpus_is_whole() -> None:
     headers = [read(path)[0] for path in CORPUS.glob("*/*.Dockerfile")]
     assert len(headers) >= 60
     assert {name for header in headers for name in header.get("cases", ())} == USER_CASES
+
+
+def test_i508_files_that_build_different_images_have_different_keys(tmp_path: Path) -> None:
+    """The lines of two here-documents, cut between them at every place."""
+    lines = ["1", "2", "3"]
+    bodies = [("".join(f"{line}\n" for line in part) for part in (lines[:cut], lines[cut:])) for cut in range(4)]
+    texts = [f"FROM alpine\nCOPY <<A <<B /x/\n{first}A\n{second}B\n" for first, second in bodies]
+    assert len({plan_image(tmp_path, text).key for text in texts}) == len(texts)
+
+
+def test_i511_the_page_says_to_fetch_again_with_an_earlier_release(checkout: Path) -> None:
+    """And which plans those are; that a lock of another rule is not read is shown in the lock's own tests (H509)."""
+    page = " ".join((checkout / "docs/reference/build-plan.md").read_text(encoding="utf-8").split())
+    (sentence,) = re.findall(r"Platoon before 0\.5 does not read a plan with ([^:]*): fetch such a dataset again", page)
+    assert "`--chown`" in sentence and "`USER`" in sentence
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
@@ -87,7 +104,7 @@ def key_problem(plan: ImagePlan, context: Path, header: dict[str, Any]) -> str:
     entries = [[file, hashlib.sha256((context / file).read_bytes()).hexdigest(), file.endswith(".sh")] for file in files]
     lines = [line for line in (context / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
     payload = {
-        "rule": "platoon-buildkey-v1",
+        "rule": header.get("rule", "platoon-buildkey-v1"),
         "directives": header.get("directives", []),
         "prefix": header.get("prefix", lines[: len(lines) - deferred_lines(plan)]),
         "context": entries,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.document import Number
 from platoon.envs.harbor.compose.errors import ComposeError
-from platoon.envs.harbor.compose.reading import Draft, Reading
+from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
 from platoon.envs.harbor.compose.stack_plan import Port
 
 RANGE_LIMIT = 64
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
-_LONG = frozenset({"target", "published", "host_ip", "protocol", "mode", "name", "app_protocol"})
 
 
 def read_ports(key: str, value: Any, draft: Draft, reading: Reading) -> None:
@@ -22,7 +23,8 @@ def read_ports(key: str, value: Any, draft: Draft, reading: Reading) -> None:
     order = list(draft.ports)
     for item in values.sequence(value):
         with reading.findings.at(f"{draft.name}.{key}"):
-            for port in _long(item) if isinstance(item, dict) else _short(_text(item), published=key == "ports"):
+            long = key == "ports" and isinstance(item, dict)
+            for port in _long(item, draft, reading) if long else _short(_text(item), published=key == "ports"):
                 if port not in found:
                     found.add(port)
                     order.append(port)
@@ -37,12 +39,15 @@ def _text(item: Any) -> str:
     return values.known(item)
 
 
-def _long(item: dict[str, Any]) -> Iterator[Port]:
-    if unknown := sorted(set(item) - _LONG):
-        raise ComposeError(f"a port has no {unknown[0][:40]}")
-    if item.get("target") is None:
+def _long(item: dict[str, Any], draft: Draft, reading: Reading) -> Iterator[Port]:
+    settings = dict(admitted(item, "services.*.ports[]", f"{draft.name}.ports", draft.role, reading.findings))
+    if settings.get("target") is None:
         raise ComposeError("a port needs a target")
-    yield from _ports(str(values.whole_number(item["target"])), values.known(item.get("protocol") or "tcp"))
+    if settings.get("host_ip") is not None:
+        _check_address(values.known(settings["host_ip"]))
+    if published := _text(settings.get("published") or ""):
+        _range(published)
+    yield from _ports(str(values.whole_number(settings["target"])), values.known(settings.get("protocol") or "tcp"))
 
 
 def _short(text: str, *, published: bool) -> Iterator[Port]:
@@ -55,13 +60,20 @@ def _short(text: str, *, published: bool) -> Iterator[Port]:
     if host:
         host_port = host.rpartition(":")[2]
         address = host[: -len(host_port) - 1] if ":" in host else ""
-        if not re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9.]*)", address):
-            raise ComposeError(f"{address[:40]} is no address")
+        if address:
+            _check_address(address[1:-1] if re.fullmatch(r"\[.*\]", address) else address)
         if host_port:
             first, last = _range(host_port)
             if last - first + 1 != len(ports) and len(ports) != 1:
                 raise ComposeError(f"the ranges of {text[:60]} differ in length")
     yield from ports
+
+
+def _check_address(text: str) -> None:
+    try:
+        ip_address(text.replace("%", " "))  # a zone is no part of an address
+    except ValueError:
+        raise ComposeError(f"{clip(text, 40) or 'nothing'} is no address") from None
 
 
 def _ports(target: str, protocol: str) -> Iterator[Port]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from platoon.envs.harbor.compose import values
@@ -11,7 +12,6 @@ from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
 # More than any machine has; the engine counts billionths of one in 64 bits.
 CPUS_LIMIT = 1_000_000
 UNLIMITED = -1
-_DEVICE_KEYS = frozenset({"capabilities", "count", "device_ids", "driver", "options"})
 
 
 def read_limit(key: str, value: Any, draft: Draft) -> None:
@@ -44,23 +44,22 @@ def read_scale(value: Any) -> None:
         raise ComposeError("a stack runs each service once")
 
 
-def read_gpus(value: Any, draft: Draft) -> None:
-    if value == "all":
-        draft.gpus = 1
-        return
-    draft.gpus = sum(_device(item) for item in values.sequence(value))
+def read_gpus(value: Any, draft: Draft, reading: Reading) -> None:
+    draft.gpus = 1 if value == "all" else _devices("gpus", value, draft, reading)
 
 
 def read_ulimits(value: Any, draft: Draft, reading: Reading) -> None:
     found: dict[str, dict[str, int]] = {}
     for name, limit in values.mapping(value).items():
         with reading.findings.at(draft.name, "ulimits", name):
+            soft = hard = limit
             if isinstance(limit, dict):
-                if set(limit) != {"soft", "hard"}:
+                place = f"{draft.name}.ulimits.{name}"
+                both = dict(admitted(limit, "services.*.ulimits.*", place, draft.role, reading.findings))
+                if len(both) != 2:
                     raise ComposeError("has soft and hard")
-                soft, hard = (values.whole_number(limit[key]) for key in ("soft", "hard"))
-            else:
-                soft = hard = values.whole_number(limit)
+                soft, hard = both["soft"], both["hard"]
+            soft, hard = values.whole_number(soft), values.whole_number(hard)
             if min(soft, hard) < UNLIMITED:
                 raise ComposeError(f"a limit is at least 0, or {UNLIMITED} for none")
             if hard != UNLIMITED and not UNLIMITED < soft <= hard:
@@ -80,7 +79,7 @@ def _resource(name: str, value: Any, draft: Draft, reading: Reading) -> None:
     if value is None:
         return
     if name == "devices":
-        draft.gpus = sum(_device(item) for item in values.sequence(value))
+        draft.gpus = _devices("deploy.resources.reservations.devices", value, draft, reading)
         return
     key, found = ("cpus", _cpus(value)) if name == "cpus" else ("memory_mb", values.size_mb(value))
     field = "cpus" if key == "cpus" else "mem_limit"
@@ -94,11 +93,15 @@ def _resource(name: str, value: Any, draft: Draft, reading: Reading) -> None:
     draft.plan[key] = found
 
 
-def _device(value: Any) -> int:
+def _devices(key: str, value: Any, draft: Draft, reading: Reading) -> int:
+    """How many GPUs the device requests of a key ask for."""
+    prefix, place = f"services.*.{key}[]", f"{draft.name}.{key}"
+    requests = [admitted(values.mapping(item), prefix, place, draft.role, reading.findings) for item in values.sequence(value)]
+    return sum(_device(dict(request)) for request in requests)
+
+
+def _device(device: Mapping[str, Any]) -> int:
     """How many GPUs a device request asks for; `all` is one, since a task runs with a number."""
-    device = values.mapping(value)
-    if unknown := sorted(set(device) - _DEVICE_KEYS):
-        raise ComposeError(f"a device has no {unknown[0][:40]}")
     capabilities = device.get("capabilities", ["gpu"])
     if not isinstance(capabilities, list) or "gpu" not in capabilities:
         raise ComposeError("only GPUs are reserved: capabilities is [gpu]")

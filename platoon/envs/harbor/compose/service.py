@@ -71,9 +71,8 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
     env: dict[str, Text] = draft.plan.setdefault("env", {})
     found: dict[str, Text | Host | None] = {}
     for item in value if isinstance(value, list) else [value]:
-        settings = values.mapping(item) if isinstance(item, dict) else {"path": item}
-        if unknown := sorted(set(settings) - {"path", "required", "format"}):
-            raise ComposeError(f"an env_file has no {unknown[0][:40]}")
+        long = item if isinstance(item, dict) else {"path": item}
+        settings = dict(admitted(long, "services.*.env_file[]", f"{draft.name}.{key}", draft.role, reading.findings))
         form = settings.get("format")
         if form not in (None, "raw"):
             raise ComposeError("the format is raw, or none")
@@ -186,7 +185,7 @@ HANDLERS: Mapping[str, Handler] = {
     "mem_limit": lambda key, value, draft, reading: resources.read_limit(key, value, draft),
     "shm_size": lambda key, value, draft, reading: resources.read_limit(key, value, draft),
     "deploy": lambda key, value, draft, reading: resources.read_deploy(value, draft, reading),
-    "gpus": lambda key, value, draft, reading: resources.read_gpus(value, draft),
+    "gpus": lambda key, value, draft, reading: resources.read_gpus(value, draft, reading),
     "scale": lambda key, value, draft, reading: resources.read_scale(value),
     "ulimits": lambda key, value, draft, reading: resources.read_ulimits(value, draft, reading),
     "read_only": _read_only,

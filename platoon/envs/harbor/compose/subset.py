@@ -1,6 +1,7 @@
 """The compose subset: one table, which the planner, the reference page and the tests read.
 
-A key that stands in no row is refused, and so is the value of a refused key unless it is empty: null, false, `""`, `[]` or `{}`.
+`*` is any name, `[]` an item of a list. A key that stands in no row is refused, and so is the value of a refused key
+unless it is empty: null, false, `""`, `[]` or `{}`. What stands below an ignored key is ignored with it.
 """
 
 from __future__ import annotations
@@ -130,6 +131,15 @@ _ROWS: list[Rule] = [
     *_service("run", "the condition waited for", "depends_on.*.condition"),
     *_service("run", "whether a failure of the other service is one of the stack", "depends_on.*.required"),
     *_service("ignored", "nothing is started again", "depends_on.*.restart"),
+    *_service("run", "a file of the task", "env_file[].path"),
+    *_service("run", "false goes on without a file that is missing", "env_file[].required"),
+    *_service("judged", "`raw`, or none", "env_file[].format"),
+    *_service("run", "the port in the container, one number", "ports[].target"),
+    *_service("judged", "`tcp` or `udp`", "ports[].protocol"),
+    *_service("judged", "a port or a range, not opened", "ports[].published"),
+    *_service("judged", "an address, not bound", "ports[].host_ip"),
+    *_service("ignored", "published host ports are not opened", *(f"ports[].{key}" for key in ("mode", "name", "app_protocol"))),
+    *_service("run", "whole numbers, -1 for no limit; both are needed", "ulimits.*.soft", "ulimits.*.hard"),
     *_service("judged", "`volume`, `bind` or `tmpfs`", "volumes[].type"),
     *_service("run", "what is mounted, where, and how", *(f"volumes[].{key}" for key in ("source", "target", "read_only"))),
     *_service("ignored", "a hint", "volumes[].consistency"),
@@ -153,6 +163,17 @@ _ROWS: list[Rule] = [
     *_service("ignored", "a hint about resources", "deploy.resources.reservations.generic_resources"),
     Rule(
         "services.*.deploy.resources.reservations.devices", "judged", "refused", "GPUs: on `main` the task's; a sidecar gets none"
+    ),
+    *(
+        rule
+        for devices in ("gpus[]", "deploy.resources.reservations.devices[]")
+        for rule in (
+            Rule(f"services.*.{devices}.capabilities", "judged", "refused", "holds `gpu`"),
+            Rule(f"services.*.{devices}.count", "run", "refused", "a number, or `all`, which is one"),
+            Rule(f"services.*.{devices}.device_ids", "run", "refused", "as many as it lists"),
+            Rule(f"services.*.{devices}.driver", "ignored", "refused", "the provider chooses"),
+            Rule(f"services.*.{devices}.options", "ignored", "refused", "the provider chooses"),
+        )
     ),
     *_service("run", "limits and reservations", "deploy.resources", "deploy.resources.limits", "deploy.resources.reservations"),
     *_service("judged", "1", "deploy.replicas"),

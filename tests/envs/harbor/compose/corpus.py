@@ -2,19 +2,22 @@
 
 refused: what the refusal begins with. kind: of the task. has: places in `{...plan, image: …}` (parts of a path joined by `/`) to
 values. task: `[environment]` of its task.toml. files: below `environment/`, None takes the Dockerfile away. listed:
-`compose_host_env`. overlay: `[[compose]]` entries. privileges: planned. host: variables of the host. oracle: why compose is not
-asked. rejected: of a refused file, whether compose rejects it too. rows, cases: what it proves.
+`compose_host_env`. overlay: `[[compose]]` entries. privileges: planned. host: variables of the host. oracle: places of compose's
+view (`service.key`) that are not compared, with why. rejected: of a refused file, whether compose rejects it too. rows, cases: what
+it proves. plan: the digest of everything that is planned, which `python -m tests.envs.harbor.compose.record` writes.
 """
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from platoon.artifacts.canonical import canonical_digest
 from platoon.envs.harbor.compose import PlannedTask, plan_task
 from platoon.envs.harbor.overlays import Overlay, read_overlay
 from platoon.envs.harbor.task_toml import TaskToml
@@ -23,7 +26,7 @@ CORPUS = Path(__file__).with_name("corpus")
 MARK = "#: "
 KEYS = frozenset(
     (
-        *("refused", "rejected", "kind", "has", "task", "files", "listed", "overlay", "privileges", "host", "oracle"),
+        *("refused", "rejected", "kind", "has", "plan", "task", "files", "listed", "overlay", "privileges", "host", "oracle"),
         *("rows", "cases", "crlf"),
     )
 )
@@ -31,7 +34,7 @@ KEYS = frozenset(
 
 @dataclass(frozen=True)
 class Case:
-    """One file of the corpus and its expectations."""
+    """One file of the corpus and its expectations. text: the file's, but for the digest of its plan."""
 
     name: str
     text: str
@@ -83,14 +86,22 @@ class Case:
         )
 
 
+def digest(planned: PlannedTask) -> str:
+    """Of everything that is planned, so that no change of a plan goes unseen."""
+    plan = planned.plan.to_dict() if planned.plan is not None else None
+    beside = {name: getattr(planned, name) for name in ("kind", "image", "gpus", "user", "inputs", "uploads", "warnings")}
+    return canonical_digest({**beside, "plan": plan, "unrewritable": [reference.to_dict() for reference in planned.unrewritable]})
+
+
 def topics() -> list[str]:
     """The folders of the corpus."""
     return sorted(path.name for path in CORPUS.iterdir())
 
 
-def cases(topic: str) -> list[Case]:
+@cache
+def cases(topic: str) -> tuple[Case, ...]:
     """Every file of a topic, in order of names."""
-    return [_read(path) for path in sorted((CORPUS / topic).glob("*.yaml"))]
+    return tuple(_read(path) for path in sorted((CORPUS / topic).glob("*.yaml")))
 
 
 def _read(path: Path) -> Case:
@@ -99,7 +110,9 @@ def _read(path: Path) -> Case:
     found = YAML(typ="safe", pure=True).load(io.StringIO(header))
     assert isinstance(found, dict), f"{path}: no header"
     assert set(found) <= KEYS, f"{path}: {sorted(set(found) - KEYS)}"
-    return Case(path.relative_to(CORPUS).with_suffix("").as_posix(), text, found)
+    # The digest is over the task's files, of which the case is one.
+    own = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{MARK}plan: "))
+    return Case(path.relative_to(CORPUS).with_suffix("").as_posix(), own, found)
 
 
 def _toml(value: Any) -> str:

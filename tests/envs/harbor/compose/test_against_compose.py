@@ -15,7 +15,8 @@ import pytest
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.interpolate import Use, interpolate
 from platoon.envs.harbor.compose.merge import merge_services
-from tests.envs.harbor.compose.compose_cli import compose_command, config, expected, observed
+from tests.envs.harbor.compose.compose_cli import compose_command, config
+from tests.envs.harbor.compose.compose_view import expected, external, observed
 from tests.envs.harbor.compose.corpus import Case, cases, topics
 from tests.envs.harbor.compose.test_interpolate import Names
 
@@ -32,33 +33,38 @@ def command() -> list[str]:
 
 @pytest.mark.parametrize("topic", topics())
 def test_the_plans_are_what_compose_reads(topic: str, tmp_path: Path, command: list[str]) -> None:
-    accepted = [case for case in cases(topic) if case.refused is None and "oracle" not in case.header]
+    accepted = [case for case in cases(topic) if case.refused is None]
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda pair: difference(pair[1], tmp_path / str(pair[0]), command), enumerate(accepted)))
-    assert not [item for item in found if item is not None]
+        found = list(pool.map(lambda pair: differences(pair[1], tmp_path / str(pair[0]), command), enumerate(accepted)))
+    assert not [item for items in found for item in items]
 
 
-def difference(case: Case, tmp: Path, command: list[str]) -> str | None:
-    """Where plan and compose part, None where they agree; a task whose file changes nothing has no plan."""
-    planned = case.plan(tmp)
+def differences(case: Case, tmp: Path, command: list[str]) -> list[str]:
+    """Where plan and compose part; a task whose file changes nothing has no plan. What a case excepts must part."""
+    planned, directory = case.plan(tmp), tmp / "task"
+    project = config(command, case, directory)
     if planned.plan is None:
-        return None
-    services = config(command, case, tmp / "task")
-    plans = {"main": planned.plan.main, **planned.plan.services}
-    if set(services) != set(plans):
-        return f"{case.name}: services {sorted(services)}"
-    for name, plan in plans.items():
-        wanted = expected(case, plan, name, tmp / "task")
-        found = observed(services[name], name, tmp / "task/environment")
-        # Configs and secrets are mounts of their own to compose.
-        extra = {item["target"] for kind in ("configs", "secrets") for item in services[name].get(kind, ()) if "target" in item}
-        wanted["volumes"] = [item for item in wanted["volumes"] if item[0] not in extra and not item[0].startswith("/run/secrets/")]
-        # A wait for a service that a profile leaves out is none.
-        found["depends_on"] = {other: wait for other, wait in found["depends_on"].items() if other in services}
-        for key, value in wanted.items():
-            if found[key] != value:
-                return f"{case.name}: {name}.{key}: compose has {found[key]}, the plan {value}"
-    return None
+        return [] if set(project["services"]) == {"main"} else [f"{case.name}: a plan is missing"]
+    externals = planned.plan.externals
+    wanted = {name: expected(case, planned, name, directory) for name in ("main", *planned.plan.services)}
+    found = {name: observed(case, project, name) for name in wanted if name in project["services"]}
+    for name, plan in externals.items():
+        wanted[name] = {
+            "ports": sorted((port.port, port.protocol) for port in plan.ports),
+            "aliases": sorted({*plan.aliases} - {name}),
+        }
+        found[name] = external(project, name)
+    if set(project["services"]) != set(wanted):
+        return [f"{case.name}: services {sorted(project['services'])}"]
+    parted = {
+        f"{name}.{key}": f"{case.name}: {name}.{key}: compose has {found[name][key]}, the plan {value}"
+        for name, view in wanted.items()
+        for key, value in view.items()
+        if found[name][key] != value
+    }
+    excepted = case.header.get("oracle", {})
+    needless = [f"{case.name}: {place} is excepted and the same" for place in excepted if place not in parted]
+    return needless + [problem for place, problem in parted.items() if place not in excepted]
 
 
 def test_what_is_not_planned_for_its_form_is_rejected_by_compose(tmp_path: Path, command: list[str]) -> None:

@@ -1,24 +1,27 @@
 """Each compose file of the corpus gives the plan or the refusal that it says.
 
 The files name the checklist rows and the cases they prove (`rows`, `cases`): among them H027 to H037, H042 to H048, H053, H054, and
-U01, U04, U05, U07, U08, U10, U13, U26.
+U01, U04, U05, U07, U08, U10, U13, U16, U17, U26, U27.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from platoon.envs.harbor.compose import PlannedTask, stack_kind
+from platoon.envs.harbor.compose.stack_plan import ServicePlan
 from platoon.envs.harbor.format import TaskRefused
-from tests.envs.harbor.compose.corpus import Case, cases, topics
+from tests.envs.harbor.compose.compose_view import BESIDE, expected
+from tests.envs.harbor.compose.corpus import Case, cases, digest, topics
 
 pytestmark = pytest.mark.unit
 
-USER_CASES = frozenset({"U01", "U04", "U05", "U07", "U08", "U10", "U13", "U26"})
+USER_CASES = frozenset({"U01", "U04", "U05", "U07", "U08", "U10", "U13", "U16", "U17", "U26", "U27"})
 ROWS = frozenset(
     {
         *("H027", "H028", "H029", "H030", "H031", "H032", "H033", "H034", "H035", "H036", "H037", "H042", "H043", "H044", "H045"),
@@ -53,8 +56,8 @@ def judge(case: Case, tmp: Path) -> str | None:
         alone = stack_kind(tmp / "task", case.overlays(tmp / "overlay"))
         if not planned.kind == alone == case.header["kind"]:
             return f"kinds {planned.kind}, {alone}"
-    elif "has" not in case.header:
-        return "says nothing of the plan"
+    if (whole := digest(planned)) != case.header.get("plan"):
+        return f"its plan has the digest {whole} (python -m tests.envs.harbor.compose.record writes it)"
     for place, value in case.header.get("has", {}).items():
         if (found := at(shown, place)) != value:
             return f"{place} is {found}"
@@ -66,8 +69,24 @@ def judge(case: Case, tmp: Path) -> str | None:
 def test_the_corpus_is_whole() -> None:
     everything = [case for topic in topics() for case in cases(topic)]
     assert len(everything) >= 150
+    assert all("has" in case.header or "kind" in case.header for case in everything if case.refused is None)
     assert {name for case in everything for name in case.header.get("cases", ())} == USER_CASES
     assert {name for case in everything for name in case.header.get("rows", ())} >= ROWS
+
+
+def test_the_view_that_compose_is_asked_for_has_every_field_of_a_service_and_the_corpus_fills_each(tmp_path: Path) -> None:
+    """Row H028: a field that no case sets would be compared with nothing."""
+    filled: set[str] = set()
+    accepted = (case for topic in topics() for case in cases(topic) if case.refused is None)
+    for number, case in enumerate(accepted):
+        directory = tmp_path / str(number)
+        planned = case.plan(directory)
+        if planned.plan is not None:
+            for name in ("main", *planned.plan.services):
+                view = expected(case, planned, name, directory / "task")
+                assert {*view, "init"} == {field.name for field in fields(ServicePlan)} | BESIDE
+                filled |= {key for key, value in view.items() if value not in (None, False, 0, [], {})}
+    assert filled == {field.name for field in fields(ServicePlan)} - {"init"} | BESIDE
 
 
 def plan_of(planned: PlannedTask) -> dict[str, Any]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from platoon.envs.harbor.compose import plan_task
+from platoon.envs.harbor.compose.errors import ComposeRefused
 from platoon.envs.harbor.compose.service import HANDLERS
 from platoon.envs.harbor.compose.subset import SUBSET
+from platoon.envs.harbor.task_toml import TaskToml
+from platoon.pipeline.compose_page import GROUPS
 from tests.envs.harbor.compose.corpus import cases, topics
 
 pytestmark = pytest.mark.unit
@@ -50,9 +57,44 @@ def test_every_refused_key_is_refused_by_a_case_or_shares_its_reason_with_one() 
         ), reason
 
 
-def test_the_page_names_every_key(checkout: Path) -> None:
+def test_the_page_says_of_every_key_what_the_table_says(checkout: Path) -> None:
     """Row R004."""
     page = (checkout / "docs/reference/compose.md").read_text(encoding="utf-8")
     assert page.startswith("# Compose files\n")
-    rows = re.findall(r"^\| `([^`]+)` \| (run|judged|noted|ignored|refused) \|", page, re.MULTILINE)
-    assert len(rows) == len(SUBSET)
+    prefixes = dict(GROUPS)
+    found: dict[str, tuple[str, ...]] = {}
+    for section in page.split("\n### ")[1:]:
+        heading, _, body = section.partition("\n")
+        start = f"{prefixes[heading]}." if prefixes[heading] else ""
+        for row in re.findall(r"^\| `([^`]+)` \| (\w+) \| (\w+) \| (.*) \|$", body, re.MULTILINE):
+            found[start + row[0]] = row[1:]
+    assert found == {rule.key: (rule.main, rule.sidecar, rule.meaning) for rule in SUBSET.values()}
+
+
+PLACES = sorted({rule.key.rpartition(".")[0] for rule in SUBSET.values() if rule.main not in ("ignored", "refused")})
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_key_that_stands_in_no_table_is_refused(place: str, tmp_path: Path, make_task: Callable[..., Path]) -> None:
+    """In every mapping of the file that the table speaks of."""
+    uses = {"networks": ["own"], "volumes": ["own:/own"], "configs": ["own"], "secrets": ["own"]}
+    tree: dict[str, Any] = {"services": {"main": {**uses}, "own": {"image": "x"}}, **{name: {"own": {}} for name in uses}}
+    node: Any = tree
+    for part in place.split(".") if place else ():
+        node = below(node, part, "main" if node is tree["services"] else "own")
+    node["zzz"] = 1
+    directory = make_task("t", {"environment/docker-compose.yaml": json.dumps(tree), "environment/Dockerfile": "FROM x\n"})
+    with pytest.raises(ComposeRefused) as caught:
+        plan_task(TaskToml(), directory)
+    assert any("zzz: unknown key" in problem for problem in caught.value.problems)
+
+
+def below(node: dict[str, Any], part: str, name: str) -> Any:
+    """The mapping that a part of a row's key leads to, made empty where there is none; `*` is the name."""
+    key = name if part == "*" else part.removesuffix("[]")
+    if part.endswith("[]"):
+        node[key] = [{}]
+        return node[key][0]
+    if not isinstance(node.get(key), dict):
+        node[key] = {}
+    return node[key]

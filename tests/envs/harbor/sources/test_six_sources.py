@@ -8,17 +8,25 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import shutil
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from platoon.artifacts.digests import content_hash
+from platoon.core.outcome import Outcome
 from platoon.envs.harbor import content
+from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.service import HarborService
+from platoon.envs.harbor.session import HarborSession
 from platoon.host.console import Console
 from platoon.pipeline.datasets import fetch_tools
+from platoon.sandbox.process import ProcessProvider
 from platoon.site import Site
 from tests.envs.harbor.fakes.repositories import Repository
+from tests.envs.harbor.sessions import PASS, play
 from tests.envs.harbor.sources.conftest import Fetching
 from tests.envs.harbor.sources.six import KINDS, Six
 
@@ -88,6 +96,46 @@ def test_progress_of_a_long_fetch(six: Six, kind: str, monkeypatch: pytest.Monke
     assert counted == [f"{number} of 3 tasks" for number in (1, 2, 3)], lines
     for step in STEPS.get(kind, ()):
         assert any(step in line for line in lines), (step, lines)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_h019_a_rollout_opens_without_network_git_or_a_command_line(
+    six: Six, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the lock and the cache alone: what was fetched from is gone, and so is all that could fetch."""
+    Repository(six.tree).task("good", {"tests/test.sh": f"#!/bin/bash\n{PASS}"})
+    lock = six.fetching(six.options(kind)).lock
+    for path in tmp_path.iterdir():
+        if path not in (six.fetching.cache.root.parent, six.fetching.base):
+            path.rename(path.with_name(f"gone-{path.name}")) if path.is_file() else shutil.rmtree(path)
+    shutil.rmtree(six.fetching.base)
+    forbidden = tmp_path / "forbidden"
+    forbidden.mkdir()
+    for name in ("git", "uvx", "harbor"):
+        (forbidden / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/asked-{name}\nexit 1\n")
+        (forbidden / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{forbidden}:{os.environ['PATH']}")
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    cache = six.fetching.cache
+    service = HarborService(
+        HarborOptions.parse({"dataset": lock.dataset if kind != "adapter" else "generated"}),
+        lock_file=cache.lock_by_digest(lock.digest),
+        cache_dir=cache.root,
+        provider=ProcessProvider(root=tmp_path / "sandboxes"),
+    )
+
+    async def scenario(session: HarborSession) -> Outcome:
+        assert "1,2" in str((await session.call_tool("bash", {"command": "cat data.csv"})).content)
+        return await session.grade()
+
+    outcome = play(service, scenario, task_id=six.name(kind, "good"))
+    assert (outcome.status, outcome.rewards) == ("scored", {"reward": 1.0})
+    assert not list(tmp_path.glob("asked-*"))
+
+
+def refuse(*arguments: object) -> None:
+    raise OSError("no network")
 
 
 def link(place: str, target: str) -> Callable[[Path], None]:

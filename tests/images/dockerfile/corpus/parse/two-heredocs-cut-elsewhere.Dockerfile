@@ -1,0 +1,6 @@
+FROM alpine
+COPY <<A <<B /x/
+a
+b
+A
+B

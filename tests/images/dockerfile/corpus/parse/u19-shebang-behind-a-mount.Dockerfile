@@ -1,0 +1,5 @@
+FROM alpine
+RUN --mount=type=cache,target=/c <<-EOF
+	#!/bin/sh -eu
+	echo "$A"
+	EOF

@@ -1,0 +1,3 @@
+FROM alpine
+RUN x
+COPY --chown="1000 d /d/

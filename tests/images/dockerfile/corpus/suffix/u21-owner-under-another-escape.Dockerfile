@@ -1,0 +1,5 @@
+# escape=`
+FROM alpine
+RUN x
+COPY --chown=`$U d /d/
+COPY --chown=\$U d /d/

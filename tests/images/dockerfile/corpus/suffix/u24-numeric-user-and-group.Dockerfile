@@ -1,0 +1,4 @@
+FROM alpine
+RUN x
+USER 2000:2000
+WORKDIR /w

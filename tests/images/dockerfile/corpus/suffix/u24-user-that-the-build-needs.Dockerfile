@@ -1,0 +1,3 @@
+FROM alpine
+USER 2000
+RUN x

@@ -1,0 +1,6 @@
+FROM alpine
+ENV U=2000
+RUN x
+USER \$U
+USER "$U"
+USER '$U'
