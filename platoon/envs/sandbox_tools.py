@@ -81,7 +81,7 @@ async def call_sandbox_tool(sandbox: Sandbox, name: str, arguments: Mapping[str,
             case "view":
                 text = await _view(sandbox, _text(arguments, "path"), arguments.get("view_range"), timeout_s)
             case "write":
-                text = await _write(sandbox, _text(arguments, "path"), _text(arguments, "content"), timeout_s)
+                text = await _write(sandbox, _text(arguments, "path"), _encoded(_text(arguments, "content")), timeout_s)
             case "edit":
                 old, new = _text(arguments, "old_str"), _text(arguments, "new_str")
                 text = await _edit(sandbox, _text(arguments, "path"), old, new, timeout_s)
@@ -129,35 +129,49 @@ async def _view(sandbox: Sandbox, path: str, view_range: Any, timeout_s: float) 
     return "\n".join(f"{number:6d}\t{line}" for number, line in enumerate(lines[first - 1 : last], first))
 
 
-async def _write(sandbox: Sandbox, path: str, content: str, timeout_s: float) -> str:
+async def _write(sandbox: Sandbox, path: str, content: bytes, timeout_s: float) -> str:
     # A shell redirect keeps the mode of a file that is there.
-    await _run(sandbox, ["sh", "-c", _WRITE, "sh", path], timeout_s, stdin=content.encode("utf-8", "surrogatepass"))
+    await _run(sandbox, ["sh", "-c", _WRITE, "sh", path], timeout_s, stdin=content)
     return f"wrote {path}"
 
 
 async def _edit(sandbox: Sandbox, path: str, old: str, new: str, timeout_s: float) -> str:
+    """Replaces text as the agent sees it: `old_str` may hold the sandbox's paths, and never matches a part of the host's."""
     if not old:
         raise ToolFault("old_str is empty")
+    data = await read_file(sandbox, path, timeout_s)
+    seen = _as_seen(sandbox, data)
     try:
-        text = (await read_file(sandbox, path, timeout_s)).decode("utf-8")
+        seen.decode("utf-8")
     except UnicodeDecodeError:
         raise ToolFault(f"{path} is not UTF-8 text") from None
-    count = text.count(old)
+    count = seen.count(_encoded(old))
     if count != 1:
         raise ToolFault(f"old_str occurs {count} times in {path}; it must occur exactly once")
-    before = text[: text.index(old)]
-    await _write(sandbox, path, text.replace(old, new), timeout_s)
-    first = before.count("\n") + 1
+    start = seen.index(_encoded(old))
+    edited = _edited(sandbox, data, start, start + len(_encoded(old)), _encoded(new))
+    await _write(sandbox, path, edited, timeout_s)
+    first = seen.count(b"\n", 0, start) + 1
     last = first + new.removesuffix("\n").count("\n")
-    lines = _lines(_as_seen(sandbox, text.replace(old, new).encode()).decode())
+    lines = _lines(_as_seen(sandbox, edited).decode("utf-8", "replace"))
     shown = range(max(1, first - CONTEXT_LINES), min(len(lines), last + CONTEXT_LINES) + 1)
     return f"edited {path}\n" + "\n".join(f"{number:6d}\t{lines[number - 1]}" for number in shown)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _as_seen(sandbox: Sandbox, data: bytes) -> bytes:
     """What an agent is shown of a file: a provider that rewrites paths in commands knows how to write them back."""
     as_seen = getattr(sandbox, "as_seen", None)
     return data if as_seen is None else cast(bytes, as_seen(data))
+
+
+def _edited(sandbox: Sandbox, data: bytes, start: int, end: int, new: bytes) -> bytes:
+    """A file's content with `new` in place of what is seen of it from `start` to `end`."""
+    edited = getattr(sandbox, "edited", None)
+    return data[:start] + new + data[end:] if edited is None else cast(bytes, edited(data, start, end, new))
 
 
 async def read_file(sandbox: Sandbox, path: str, timeout_s: float, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:

@@ -139,11 +139,18 @@ def test_cut_keeps_both_ends():
     assert cut("a" * 10 + "b" * 10, 6) == "aaa\n[14 characters left out]\nbbb"
 
 
-def test_files_are_shown_with_the_sandboxs_paths(play):
+def test_files_are_shown_and_edited_with_the_sandboxs_paths(play):
+    """The host's directory of the sandbox, which a command wrote into the file, holds letters of its own."""
+
     async def scenario(call):
-        await call("bash", command="echo 'cd /app' > script.sh")
-        assert (await call("view", path="script.sh")).as_text() == "     1\tcd /app"
-        edited = await call("edit", path="script.sh", old_str="cd", new_str="ls")
-        assert edited.as_text() == "edited script.sh\n     1\tls /app"
+        await call("bash", command="printf 'cd /app\\nls /app/a /tmp\\n' > script.sh")
+        assert (await call("view", path="script.sh")).as_text() == "     1\tcd /app\n     2\tls /app/a /tmp"
+        for old, new in (("cd", "ls"), ("s", "cat"), ("t", "T"), ("/app/a", "/app/b")):
+            before = (await call("bash", command="cat script.sh")).as_text()
+            edited = await call("edit", path="script.sh", old_str=old, new_str=new)
+            count = before.count(old)
+            assert edited.is_error == (count != 1), (old, edited.as_text())
+            after = (await call("bash", command="cat script.sh")).as_text()
+            assert after == (before.replace(old, new) if count == 1 else before)
 
     play(scenario)

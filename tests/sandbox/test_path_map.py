@@ -71,3 +71,14 @@ def test_output_names_the_sandboxs_paths():
 def test_any_text_survives_the_way_there_and_back(text: str):
     there = MAP.command(text)
     assert MAP.output(there.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass") == text or FS in text
+
+
+@given(st.lists(st.sampled_from([FS, f"{FS}/app", "ab", "a", "\n", "é"]), max_size=8), st.data())
+def test_what_is_seen_is_what_is_edited(parts: list[str], data: st.DataObject):
+    kept = "".join(parts).encode()
+    seen = MAP.output(kept)
+    start = data.draw(st.integers(0, len(seen)))
+    end = data.draw(st.integers(start, len(seen)))
+    edited = MAP.edited(kept, start, end, b"new")
+    assert MAP.output(edited) == seen[:start] + b"new" + seen[end:]
+    assert MAP.edited(kept, start, start, b"") == kept

@@ -35,6 +35,11 @@ class PathMap:
         alternatives = "|".join(re.escape(root) for root in self.roots)
         return re.compile(rf"(?P<own>{own})|{_BEFORE}(?P<root>{alternatives}){_AFTER}")
 
+    @cached_property
+    def _hidden(self) -> re.Pattern[bytes]:
+        """What output lacks: the directory before a path below it; where it stands alone, all but its first slash."""
+        return re.compile(re.escape(self._own_bytes) + b"(?=/)|(?<=/)" + re.escape(self._own_bytes[1:]))
+
     def command(self, text: str) -> str:
         """A command line, argument or environment value with the sandbox's paths made the host's."""
         if "/" not in text:
@@ -43,9 +48,18 @@ class PathMap:
 
     def output(self, data: bytes) -> bytes:
         """Output with the host's directory of the sandbox cut off."""
-        if self._own_bytes not in data:
-            return data
-        return data.replace(self._own_bytes + b"/", b"/").replace(self._own_bytes, b"/")
+        return data if self._own_bytes not in data else self._hidden.sub(b"", data)
+
+    def edited(self, data: bytes, start: int, end: int, new: bytes) -> bytes:
+        """`data` with `new` in place of what `output` shows of it from `start` to `end`; other places keep what is not shown."""
+        starts, ends, hidden = start, end, 0
+        for match in self._hidden.finditer(data):
+            # It goes with the slash that is shown: the one after it, or the one before.
+            seen, cut = match.start() - hidden - (match.group()[:1] != b"/"), len(match.group())
+            starts += cut if seen < start else 0
+            ends += cut if seen < end else 0
+            hidden += cut
+        return data[:starts] + new + data[ends:]
 
     def host(self, path: str, workdir: str) -> Path:
         """The host path of a path given to an operation; a relative one starts at `workdir`, `/` is the sandbox's `/tmp`."""

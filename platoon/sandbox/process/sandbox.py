@@ -107,6 +107,10 @@ class ProcessSandbox:
         """Content of a file with the sandbox's paths as commands print them."""
         return self.paths.output(data)
 
+    def edited(self, data: bytes, start: int, end: int, new: bytes) -> bytes:
+        """Content of a file with `new` in place of what `as_seen` shows of it from `start` to `end`."""
+        return self.paths.edited(data, start, end, new)
+
     async def upload(self, src: Path, dst: str) -> None:
         """As `base.Sandbox.upload`. Raises OSError when a link an agent left would lead the copy out of the sandbox."""
         self._check_running()
