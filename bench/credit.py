@@ -40,7 +40,7 @@ def row_cases(rows: int, calls: int) -> list[Case]:
                     lambda: stale_with_numpy(version, call_offsets, policy, group),
                     0.7,
                     lambda left, right: all(np.array_equal(*pair) for pair in zip(left, right, strict=True)),
-                    small_limit=0.25,
+                    small_limit=0.3,
                 ),
             ),
         ),
