@@ -10,16 +10,17 @@ PIP_INSTALL = $(BIN)/python -m pip install $(shell test -t 2 || echo --quiet) --
 # The service and the trainer share two cores: threads that spin on a barrier cost more than they give.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test lint format bench fuzz docs lock clean
+.PHONY: help setup train test lint format bench fuzz fuzz-long docs lock clean
 
 help:
-	@echo 'make train   set up, run the quickstart recipe on this machine, show what came out'
-	@echo 'make test    set up, run every test group whose tools are here'
-	@echo 'make lint    all checks that run no product code'
-	@echo 'make bench   each kernel beside its peers, into docs/reference/benchmarks.md'
-	@echo 'make fuzz    each parser against made-up input, FUZZ_SECONDS (60) a target'
-	@echo 'make docs    generate the reference pages and schemas'
-	@echo 'make clean   remove what builds and runs made (run directories and results included)'
+	@echo 'make train     set up, run the quickstart recipe on this machine, show what came out'
+	@echo 'make test      set up, run every test group whose tools are here'
+	@echo 'make lint      all checks that run no product code'
+	@echo 'make bench     each kernel beside its peers, into docs/reference/benchmarks.md'
+	@echo 'make fuzz      each parser against made-up input, FUZZ_SECONDS (60) a target'
+	@echo 'make fuzz-long the same for half an hour a target, into bench/results/fuzz.json'
+	@echo 'make docs      generate the reference pages and schemas'
+	@echo 'make clean     remove what builds and runs made (run directories and results included)'
 
 setup: $(READY)
 	@$(BIN)/python tests/setup/links.py
@@ -69,6 +70,9 @@ bench: setup
 
 fuzz: setup
 	$(BIN)/python native/fuzz/run.py
+
+fuzz-long: setup
+	FUZZ_SECONDS=1800 $(BIN)/python native/fuzz/run.py --json bench/results/fuzz.json
 
 docs: setup
 	$(BIN)/python -m platoon docs write

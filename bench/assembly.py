@@ -42,7 +42,9 @@ def cases(scale: float) -> list[Case]:
                         assembled_with_numpy(numbers, offsets, kept, 1 / DENOMINATOR)
                         | {"routing_K": samples_with_numpy(flags, call, offsets, routing)[1][kept]}
                     ),
-                    same=lambda left, right: all(np.array_equal(getattr(left, name), right[name]) for name in right),
+                    1.0,
+                    lambda left, right: all(np.array_equal(getattr(left, name), right[name]) for name in right),
+                    small_limit=0.5,
                 ),
             ),
         ),
@@ -54,7 +56,9 @@ def cases(scale: float) -> list[Case]:
                 Peer(
                     "numpy (reduceat)",
                     lambda: samples_with_numpy(flags, call, offsets, routing),
-                    same=lambda left, right: all(np.array_equal(*pair) for pair in zip(left, right, strict=True)),
+                    1.0,
+                    lambda left, right: all(np.array_equal(*pair) for pair in zip(left, right, strict=True)),
+                    small_limit=0.11,
                 ),
             ),
         ),
@@ -66,7 +70,9 @@ def cases(scale: float) -> list[Case]:
                 Peer(
                     "numpy",
                     lambda: metrics_with_numpy(sampled, training, is_trained),
-                    same=lambda left, right: all(np.isclose(left[name], right[name], rtol=1e-6) for name in right),
+                    1.0,
+                    lambda left, right: all(np.isclose(left[name], right[name], rtol=1e-6) for name in right),
+                    small_limit=1.4,
                 ),
             ),
         ),

@@ -22,13 +22,27 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """Why a limit is missed. section: the heading on the page that shows it. ratio: what is beyond it is not explained."""
+
+    section: str
+    ratio: float
+
+
+FLOOR = "floor: "
+
+
+@dataclass(frozen=True)
 class Peer:
     """Something ours is compared with.
 
     run: does the whole work and returns what it computed, or a `Timed`; None where `fixed_ms` stands for it, or a tool is missing.
-    limit: the ratio, ours to it, that must hold at full size; None where nothing is claimed. small_limit: the same for the small
-        run, where the fixed costs of a small size move the ratio.
-    same: whether two results agree; one that computes something else is no peer. None for a floor, which does a part of the work.
+        What does a part of the work is a floor, and its name says so.
+    limit: the ratio, ours to it, that must hold at full size; None for a floor of which nothing is claimed. Nothing else is without
+        one: the core is to be ahead of each peer.
+    same: whether two results agree; one that computes something else is no peer. A floor may do without.
+    small_limit: the limit of the small run: about one and a half times what is measured there; the limit where it is None.
+    bound: where the limit is known to be missed, the reason. The row says that it does not hold, and the run does not fail for it.
     by: whether CPU (children included) or wall time is compared.
     fixed_ms: a time from a requirement instead of a measurement.
     missing: what keeps it from running here, such as "no unsquashfs".
@@ -40,10 +54,15 @@ class Peer:
     limit: float | None = None
     same: Callable[[Any, Any], bool] | None = None
     small_limit: float | None = None
+    bound: Bound | None = None
     by: Literal["cpu", "wall"] = "cpu"
     fixed_ms: float | None = None
     missing: str = ""
     version: str = ""
+
+    def __post_init__(self) -> None:
+        if self.limit is None and not self.name.startswith(FLOOR):
+            raise ValueError(f"{self.name}: a peer that is no floor has a limit")
 
 
 @dataclass(frozen=True)

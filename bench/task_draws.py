@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.case import Case, Peer
+from bench.case import Bound, Case, Peer
 from platoon.rows import task_statistics as statistics
 
+SECTION = "What bounds a task draw"
 TASKS, ENTRIES, GROUP_SIZE, DRAW_LIMIT_MS = 100_000, 4, 8, 5.0
 
 
@@ -36,7 +37,13 @@ def cases(scale: float) -> list[Case]:
             decide,
             (
                 Peer("the time it may take", limit=1.0, fixed_ms=DRAW_LIMIT_MS),
-                Peer("numpy", lambda: decided_with_numpy(generator, evidence, entry, is_eligible)),
+                Peer(
+                    "numpy",
+                    lambda: decided_with_numpy(generator, evidence, entry, is_eligible),
+                    1.0,
+                    small_limit=3.3,
+                    bound=Bound(SECTION, 1.8),
+                ),
             ),
         ),
         Case(
@@ -47,7 +54,9 @@ def cases(scale: float) -> list[Case]:
                 Peer(
                     "numpy",
                     lambda: looked_with_numpy(seen),
-                    same=lambda left, right: all(np.allclose(*pair) for pair in zip(left, right, strict=True)),
+                    1.0,
+                    lambda left, right: all(np.allclose(*pair) for pair in zip(left, right, strict=True)),
+                    small_limit=1.1,
                 ),
             ),
         ),

@@ -80,7 +80,7 @@ def cases(scale: float) -> list[Case]:
             lambda: lock(root),
             (
                 Peer("the CPU time it may take", limit=1.0, fixed_ms=CPU_LIMIT_MS * scale),
-                Peer("floor: source and cache hashed", lambda: read_both(root), limit=5.0),
+                Peer("floor: source and cache hashed", lambda: read_both(root), limit=5.0, small_limit=4.3),
             ),
             peak_limit_mb=PEAK_LIMIT_MB,
         )

@@ -1,18 +1,24 @@
-"""Builds the fuzz targets and runs each for a while: `python native/fuzz/run.py [TARGET...]`.
+"""Builds the fuzz targets and runs each for a while: `python native/fuzz/run.py [--json FILE] [TARGET...]`.
 
 FUZZ_SECONDS (60) is the time a target gets, FUZZ_JOBS (the usable cores) how many run at once. Needs cargo and a C++ compiler; a
-stable toolchain will do, since RUSTC_BOOTSTRAP opens its sanitizer. Prints executions a target. A finding ends with exit 1 and the
-place of the input, kept below `artifacts/`. New corpus entries are thrown away unless FUZZ_CORPUS names a place to keep them.
+stable toolchain will do, since RUSTC_BOOTSTRAP opens its sanitizer. Prints a table: executions, seconds and outcome of each target.
+`--json` puts the same into a file as soon as a target ended: one row a target, in the place of the row that stood there for it.
+A finding ends with exit 1 and the place of the input, kept below `artifacts/`. New corpus entries are thrown away unless
+FUZZ_CORPUS names a place to keep them.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,29 +45,75 @@ GRACE_S = 120
 
 @dataclass(frozen=True)
 class Outcome:
-    """log: the last lines of a run that found something, empty for a clean one."""
+    """log: the last lines of a run that found something, empty for a clean one. seconds: how long it took."""
 
     target: str
     executions: int
+    seconds: int
     log: str
 
+    @property
+    def result(self) -> str:
+        return "found something" if self.log else "clean"
 
-def main(names: list[str]) -> int:
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="native/fuzz/run.py", description="each parser against made-up input")
+    parser.add_argument("names", nargs="*", metavar="TARGET", help="all without one")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the counts are kept, a row a target")
+    options = parser.parse_args(arguments)
     targets = sorted(path.stem for path in (HERE / "fuzz_targets").glob("*.rs"))
+    names = options.names or targets
     if unknown := set(names) - set(targets):
         print(f"no target {', '.join(sorted(unknown))}; there are {', '.join(targets)}", file=sys.stderr)
         return 64
     seconds = int(os.environ.get("FUZZ_SECONDS", "60"))
     jobs = int(os.environ.get("FUZZ_JOBS", "0")) or len(os.sched_getaffinity(0))
-    programs = build()
+    programs, commit, lock = build(), commit_of(), threading.Lock()
+
+    def search(name: str) -> Outcome:
+        outcome = run(programs / name, seconds)
+        if options.json:
+            with lock:
+                keep(options.json, commit, outcome)
+        return outcome
+
     with ThreadPoolExecutor(jobs) as pool:
-        outcomes = list(pool.map(lambda name: run(programs / name, seconds), names or targets))
+        outcomes = list(pool.map(search, names))
+    print("| target | executions | seconds | outcome |\n|---|---:|---:|---|")
     for outcome in outcomes:
-        print(f"{outcome.target:24} {outcome.executions:>12,} executions  {'FOUND SOMETHING' if outcome.log else 'clean'}")
+        print(f"| {outcome.target} | {outcome.executions:,} | {outcome.seconds} | {outcome.result} |")
     for outcome in outcomes:
         if outcome.log:
             print(f"\n== {outcome.target}\n{outcome.log}")
     return int(any(outcome.log for outcome in outcomes))
+
+
+def keep(place: Path, commit: str, outcome: Outcome) -> None:
+    """Puts the row of a target into the file. Rows of targets that are gone go."""
+    row = {
+        "target": outcome.target,
+        "executions": outcome.executions,
+        "seconds": outcome.seconds,
+        "result": outcome.result,
+        "commit": commit,
+    }
+    rows = {known["target"]: known for known in json.loads(place.read_text())} if place.exists() else {}
+    rows[outcome.target] = row
+    here = [row for name, row in sorted(rows.items()) if (HERE / "fuzz_targets" / f"{name}.rs").exists()]
+    part = place.with_name(f"{place.name}.part")
+    part.write_text(json.dumps(here, indent=1) + "\n")
+    part.replace(place)
+
+
+def commit_of() -> str:
+    """The last one that changed what is fuzzed; `-dirty` where files differ from it, empty where there is no repository."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments, "--", str(HERE.parent)]
+        return subprocess.run(command, check=False, capture_output=True, text=True, cwd=HERE).stdout.strip()
+
+    return git("log", "-1", "--abbrev=12", "--format=%h") + "-dirty" * bool(git("status", "--porcelain"))
 
 
 def build() -> Path:
@@ -85,6 +137,7 @@ def run(program: Path, seconds: int) -> Outcome:
         command = [str(program), f"-max_total_time={seconds}", *LIMITS, f"-artifact_prefix={artifacts}/", *places]
         # A target that makes files makes them in memory where it can.
         temporary = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+        start = time.monotonic()
         try:
             ended = subprocess.run(
                 command,
@@ -96,12 +149,11 @@ def run(program: Path, seconds: int) -> Outcome:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Outcome(program.name, 0, f"still running {GRACE_S} s after its time")
+            return Outcome(program.name, 0, seconds + GRACE_S, f"still running {GRACE_S} s after its time")
     text = ended.stdout.decode(errors="replace")
     counts = re.findall(r"^(?:Done |#)(\d+)", text, re.MULTILINE)
-    return Outcome(
-        program.name, int(counts[-1]) if counts else 0, "" if ended.returncode == 0 else "\n".join(text.splitlines()[-40:])
-    )
+    log = "" if ended.returncode == 0 else "\n".join(text.splitlines()[-40:])
+    return Outcome(program.name, int(counts[-1]) if counts else 0, round(time.monotonic() - start), log)
 
 
 @contextlib.contextmanager
