@@ -56,3 +56,32 @@ impl Source<'_> {
         SquashError::Damaged { path, part, offset, fault: Fault::Text { got, expected } }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn all_of_a_window_is_held_against_its_digest() {
+        for size_bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES + 7] {
+            let bytes: Vec<u8> = (0..size_bytes + 3).map(|byte| (byte % 251) as u8).collect();
+            let reader = &bytes[..];
+            let whole = Source::new(&reader, Path::new("file"), size_bytes + 3);
+            let window = whole.from(3).unwrap();
+            let digest = sha256(&bytes[3..]);
+            assert!(is_sha256(&digest));
+            window.verify(Some(size_bytes), Some(&digest)).unwrap();
+            window.verify(None, None).unwrap();
+            let error = whole.verify(None, Some(&digest)).unwrap_err().to_string();
+            assert!(error.ends_with(&format!(", where {digest} is expected")), "{error}");
+            let error = window.verify(Some(size_bytes + 1), Some(&digest)).unwrap_err().to_string();
+            let got = format!(
+                "file: the image at byte 3: {size_bytes} bytes, where a file of {} is expected",
+                size_bytes + 1
+            );
+            assert_eq!(error, got);
+        }
+    }
+}
