@@ -6,11 +6,11 @@ NaN and infinities are refused, and so is a key that is no string: both have no 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.digests import sha256_bytes
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 
@@ -24,7 +24,7 @@ def canonical_bytes(value: Any) -> bytes:
 
 def canonical_digest(value: Any) -> str:
     """`sha256:<hex>` of the canonical form."""
-    return f"sha256:{hashlib.sha256(canonical_bytes(value)).hexdigest()}"
+    return sha256_bytes(canonical_bytes(value))
 
 
 def read_json(path: Path, what: str, advice: str = "") -> Any:

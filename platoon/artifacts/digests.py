@@ -10,14 +10,17 @@ Every function that reads raises OSError with errno and path where the file syst
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from typing import TYPE_CHECKING, Literal
 
 from platoon import _native
 from platoon._native import CONTENT_HASH_RULE, DataError, UnsupportedError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = [
     "CONTENT_HASH_RULE",
@@ -39,6 +42,7 @@ __all__ = [
     "sha256_bytes",
     "sha256_file",
     "tree_files",
+    "tree_names",
     "verify_tasks",
 ]
 
@@ -82,9 +86,9 @@ class ExpectedTask:
     files: Mapping[str, str] | None = None
 
 
-def sha256_bytes(data: bytes | bytearray | memoryview) -> str:
-    """The digest of a buffer."""
-    return PREFIX + hashlib.sha256(data).hexdigest()
+def sha256_bytes(*parts: ReadableBuffer) -> str:
+    """The digest of buffers at hand, end to end. ShapeError for one that is not contiguous."""
+    return PREFIX + _native.sha256_bytes(*parts)
 
 
 def sha256_file(path: str | PathLike[str]) -> str:
@@ -138,6 +142,17 @@ def tree_files(
     """
     rows = _native.tree_files(directory, None if paths is None else list(paths), threads)
     return tuple(TreeFile(path, PREFIX + sha256, size, is_executable) for path, sha256, size, is_executable in rows)
+
+
+def tree_names(
+    directory: str | PathLike[str], below: str | PathLike[str] = "", *, threads: int | None = None
+) -> list[tuple[str, Literal["file", "directory", "outside"] | None]]:
+    """Every file and link below `below`, a directory of a tree, by its path from there and in order of the paths' code points.
+
+    Beside each what it leads to, links followed within the tree: `outside` for a link that leaves it, None for one that leads to
+    nothing. What is neither file, link nor directory is passed over. Raises UnsupportedError as `tree_files` does.
+    """
+    return _native.tree_names(directory, below, threads)
 
 
 def input_digests(directory: str | PathLike[str], paths: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from platoon import _native
 from platoon._native import OWNERS_RULE
-from platoon.artifacts.digests import DataError, HashedFile, UnsupportedError, file_digest, sha256_bytes
+from platoon.artifacts.digests import DataError, UnsupportedError, sha256_bytes
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 from platoon.images.docker_archive import MANIFEST, archive_layers
@@ -113,9 +113,7 @@ def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:
         raise ConfigError(Problem(f"is a squashfs among {len(layers)} layers, and only one alone is read here", file=shown))
     if first.inside is not None:
         raise ConfigError(Problem("is a squashfs in an archive, and not read there", file=shown, advice="unpack the archive"))
-    if (found := file_digest(first.path)) != HashedFile(str(first.path), first.digest or "", first.size_bytes or 0):
-        raise DataError(f"{shown}: {found.size_bytes} bytes of digest {found.digest}, where {first.digest} is expected")
-    return OwnerManifest(*_native.image_owners(first.path))
+    return OwnerManifest(*_native.image_owners(first.path, first.size_bytes, first.digest))
 
 
 def layer_manifest(layers: Sequence[LayerBlob | Path]) -> OwnerManifest:

@@ -6,7 +6,6 @@ A base directory holds `tokenizer.json` and `tokenizer_config.json` (with the ch
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from platoon.artifacts.canonical import canonical_bytes
+from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.publish import publish_bytes
 from platoon.local.refusals import NotFound
 from platoon.local.shapes import ModelShape
@@ -62,7 +62,7 @@ class Base:
             "chat_template": self.chat_template,
         }
         files = {"tokenizer.json": self.tokenizer_json.encode(), "tokenizer_config.json": canonical_bytes(config)}
-        digest = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()[:12]
+        digest = hex_of(sha256_bytes(*(files[name] for name in sorted(files))))[:12]
         directory = parent / f"{self.name.replace('/', '-')}-{digest}"
         for name, data in files.items():
             publish_bytes(directory / name, data)

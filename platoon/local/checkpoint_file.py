@@ -6,7 +6,6 @@ moments). What describes the checkpoint is in the header's `__metadata__.platoon
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from platoon.artifacts.digests import sha256_bytes
 from platoon.artifacts.reading import parse_json
 from platoon.local.shapes import ModelShape
 
@@ -105,10 +105,7 @@ def read_vectors(file: Path) -> Array:
 
 def vectors_digest(vectors: Sequence[Array]) -> str:
     """Of the vectors' bytes in their order."""
-    digest = hashlib.sha256()
-    for vector in vectors:
-        digest.update(np.ascontiguousarray(vector, dtype="<f4").data)
-    return f"sha256:{digest.hexdigest()}"
+    return sha256_bytes(*(np.ascontiguousarray(vector, dtype="<f4").data for vector in vectors))
 
 
 def _header(shape: ModelShape, vectors: Sequence[str], about: About) -> bytes:

@@ -1,14 +1,17 @@
-"""Listings of trees and input digests against their twins and vectors."""
+"""Listings of trees and digests of inputs and buffers against their twins and vectors."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from platoon import _native
 from platoon.artifacts import digests
 from tests.properties import examples
 from tests.twins import input_digest as input_twin
@@ -55,6 +58,41 @@ def test_listings_agree_with_the_twin(tmp_path_factory: pytest.TempPathFactory, 
     rows = [(row.path, digests.hex_of(row.digest), row.size_bytes, row.is_executable) for row in digests.tree_files(root)]
     assert rows == tree_twin.tree_files(root)
     assert digests.tree_files(root, [row[0] for row in reversed(rows)]) == digests.tree_files(root, threads=2)
+
+
+TARGETS = ["a", "b", ".", "..", "../a", "../a/b", "../../c", "../../../x", "/etc/hostname"]
+
+
+@examples(60)
+@given(st.dictionaries(PATHS, st.none() | st.sampled_from(TARGETS), max_size=8))
+def test_names_agree_with_the_twin(tmp_path_factory: pytest.TempPathFactory, names: dict[str, str | None]) -> None:
+    """A file or a link each."""
+    root = tmp_path_factory.mktemp("tree")
+    (root / "c").touch()
+    (root / "below").mkdir()
+    for path, target in names.items():
+        place = root / "below" / path
+        if any(parent.is_symlink() or parent.is_file() for parent in place.parents) or place.exists():
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if target is None:
+            place.touch()
+        else:
+            place.symlink_to(target)
+    for below in ("", "below"):
+        assert digests.tree_names(root, below) == tree_twin.tree_names(root, below)
+        assert digests.tree_names(root, below, threads=2) == tree_twin.tree_names(root, below)
+
+
+def test_buffers_end_to_end() -> None:
+    array = np.arange(300_000, dtype="<f4")
+    parts = [b"one", array.data, memoryview(b"two"), bytearray(b"three"), b""]
+    assert digests.sha256_bytes(*parts) == f"sha256:{hashlib.sha256(b''.join(parts)).hexdigest()}"
+    assert digests.sha256_bytes() == digests.sha256_bytes(b"") == f"sha256:{hashlib.sha256(b'').hexdigest()}"
+    with pytest.raises(_native.ShapeError, match="not contiguous"):
+        digests.sha256_bytes(array.data[::2])
+    with pytest.raises(TypeError):
+        digests.sha256_bytes("text")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["", "/etc/hostname", "../secret", "link", "directory", "absent", "a\0b"])

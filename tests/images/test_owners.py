@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from platoon import _native
 from platoon.errors import ConfigError
 from platoon.images.documents import this_platform
-from platoon.images.owners import image_layers, owners_of
+from platoon.images.owners import SQUASHFS_LAYER, image_layers, owners_of
 from platoon.images.saved_files import DOCUMENT_BYTES, DirectoryFiles, LayerBlob
 from tests.images.layer_files import CONFIG, HERE, INDEX, MANIFEST, Layout, digest_of, layer_tar
 from tests.twins.layer_owners import HEADER, Member
@@ -48,6 +49,43 @@ def test_layer_files_lowest_first(tmp_path: Path) -> None:
     assert (manifest.data, manifest.count, manifest.unrepresentable) == (MANIFEST_TEXT, 3, 0)
     assert manifest.digest == f"sha256:{hashlib.sha256(MANIFEST_TEXT).hexdigest()}"
     assert owners_of(paths[::-1]).data != MANIFEST_TEXT
+
+
+def test_u45_owners_of_a_squashfs_need_no_tool(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a program is run")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    found = owners_of([checkout / "native/fuzz/corpus/squash_owners/zstd.sqfs"])
+    assert (found.count, found.unrepresentable) == (19, 1)
+
+
+def test_u56_what_a_rootless_runtime_would_give_away_is_recorded(layout: Layout) -> None:
+    members = [
+        Member(b"usr/bin/write", "0", 0, 5),
+        Member(b"usr/bin/wall", "1", 0, 0, b"usr/bin/write"),
+        Member(b"var/spool/postfix/", "5", 100, 0),
+        Member(b"var/spool/postfix/public/", "5", 100, 102),
+    ]
+    layout.add(layout.image([layer_tar(members)]))
+    expected = b"0 5 /usr/bin/wall\n0 5 /usr/bin/write\n100 0 /var/spool/postfix\n100 102 /var/spool/postfix/public\n"
+    assert owners_of([layout.directory]).data == HEADER + expected
+
+
+def test_a_squashfs_of_a_layout_is_verified_before_it_is_read(layout: Layout, checkout: Path) -> None:
+    squashfs = checkout / "native/fuzz/corpus/squash_owners/zstd.sqfs"
+    image = squashfs.read_bytes()
+    layer = layout.blob(image, SQUASHFS_LAYER)
+    config = {"os": "linux", "architecture": HERE, "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}}
+    document = {"schemaVersion": 2, "config": layout.document(config, CONFIG), "layers": [layer]}
+    layout.add(layout.document(document, MANIFEST))
+    assert owners_of([layout.directory]) == owners_of([squashfs])
+    blob = layout.directory / "blobs/sha256" / layer["digest"].removeprefix("sha256:")
+    for data, found in ((image[:-1] + b"x", "sha256:"), (image + b"x", f"{len(image) + 1} bytes")):
+        blob.write_bytes(data)
+        with pytest.raises(_native.DataError, match=f"the image at byte 0: {found}.*, where .* is expected"):
+            owners_of([layout.directory])
 
 
 def test_names_that_no_line_holds_are_counted(tmp_path: Path) -> None:

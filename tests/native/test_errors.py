@@ -1,4 +1,8 @@
-"""Each kind of error of each crate becomes one exception: a row a kind, and no kind without a row."""
+"""Each kind of error of each crate becomes one exception: a row a kind, and no kind without a row.
+
+Of the faults of an entry of a tar, on which the exception depends, each has a row too: `Entry.<fault>`, or `Tar.<fault>` for those
+that no entry has.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import math
 import re
 import struct
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +26,6 @@ from tests.native.sif_files import oci_sif
 pytestmark = pytest.mark.unit
 
 Make = Callable[[Path], object]
-# What no small input reaches, by the limit that keeps it away.
-UNREACHED = {("layers", "Limit"): "terabytes of tar, or half a gigabyte of memory"}
 
 
 def squashfs(**changes: tuple[str, int, int]) -> Make:
@@ -53,13 +55,41 @@ def layer(data: bytes, media_type: str | None = None, size: int | None = None, d
     return call
 
 
+END = bytes(1024)
+
+
 def tar(size_bytes: int = 0) -> bytes:
+    return block(data=bytes(size_bytes)) + END
+
+
+def block(name: bytes = b"entry", kind: bytes = b"0", data: bytes = b"", link: bytes = b"", uid: bytes = b"0000001\0") -> bytes:
+    """A header and its data, in whole blocks."""
+    header = bytearray(512)
+    fields = {0: name, 100: b"0000644\0", 108: uid, 116: b"0000001\0", 124: b"%011o\0" % len(data), 156: kind, 157: link}
+    for at, value in {**fields, 136: b"0\0", 148: b" " * 8, 257: b"ustar\x0000"}.items():
+        header[at : at + len(value)] = value
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + data + bytes(-len(data) % 512)
+
+
+def linked(depth: int, target: str, members: Sequence[str]) -> bytes:
+    """Links `l0`, `l1` and so on, each by `target` to the one before, and members that are not root's."""
     data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        member = tarfile.TarInfo("entry")
-        member.size = size_bytes
-        archive.addfile(member, io.BytesIO(bytes(size_bytes)))
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for number in range(depth):
+            member = tarfile.TarInfo(f"l{number}")
+            member.type, member.linkname = tarfile.SYMTYPE, target.format(f"l{number - 1}" if number else "a")
+            archive.addfile(member)
+        for name in members:
+            member = tarfile.TarInfo(name)
+            member.uid = 1
+            archive.addfile(member)
     return data.getvalue()
+
+
+def long_paths(place: Path) -> object:
+    """15 names of 4,000 bytes before each of 5,000."""
+    return layer(linked(15, "{}/" + "x" * 4000, [f"l14/{number}" for number in range(5000)]))(place)
 
 
 def task(make: Callable[[Path], object], call: Callable[[Path], object] = _native.content_hash) -> Make:
@@ -152,8 +182,40 @@ PAIRS: dict[tuple[str, str], tuple[Make, type[Exception], str]] = {
         "5 bytes at byte 18446744073709551615 do not fit in a file of",
     ),
     ("layers", "Digest"): (layer(tar(), digest=f"sha256:{'0' * 64}"), DataError, "where sha256:000"),
-    ("layers", "Tar"): (layer(b"x" * 1024), DataError, "tar at byte 0"),
-    ("layers", "Entry"): (layer(tar(size_bytes=600)[:1024]), DataError, 'entry "entry" at byte 512'),
+    ("layers", "Limit"): (long_paths, UnsupportedError, "more than 268435456 bytes of paths"),
+    ("layers", "Tar.NoTar"): (layer(b"x" * 1024), DataError, "tar at byte 0: no header begins here"),
+    ("layers", "Tar.Checksum"): (layer(block() + block()[:-1] + b"x" + END), DataError, "tar at byte 512: the checksum is"),
+    ("layers", "Tar.NoEnd"): (layer(block()), DataError, "tar at byte 512: ends without the blocks of zeros"),
+    ("layers", "Tar.LoneZeroBlock"): (layer(block() + bytes(512) + block()), DataError, "tar at byte 512: a lone block of zeros"),
+    ("layers", "Tar.AfterEnd"): (layer(tar() + b"x" * 512), DataError, "tar at byte 1536: something follows the end"),
+    ("layers", "Tar.Dangling"): (layer(block(kind=b"L", data=b"x\0") + END), DataError, "tar at byte 1024: an extended header"),
+    **{
+        ("layers", f"Entry.{fault}"): (layer(data + END), exception, rf'entry "{name}" at byte \d+: {text}')
+        for fault, (data, exception, name, text) in {
+            "Number": (block(uid=b"zzzzzzz\0"), DataError, "entry", 'uid is "zzzzzzz.*", no number'),
+            "Above": (block(uid=b"\x80\0\0\0\xff\xff\xff\xff"), DataError, "entry", "uid is 4294967295, above 4294967294"),
+            "Kind": (block(kind=b"M"), UnsupportedError, "entry", "type 'M' is not read here"),
+            "Cut": (tar(size_bytes=5000)[:1024], DataError, "entry", "ends [0-9]+ bytes too early in its data"),
+            "Twice": (2 * block(b"two", b"L", b"x\0"), DataError, "two", "two headers give its name"),
+            "Record": (block(b"pax", b"x", b"nonsense\n"), DataError, "pax", "a record begins with no length"),
+            "Key": (block(b"pax", b"g", b"9 path=a\n"), DataError, "pax", "the record path cannot be the same"),
+            "Name": (block(b"a/../b"), DataError, "a/../b", "the name climbs"),
+            "Target": (block(kind=b"2"), DataError, "entry", "the link target is empty"),
+            "Sparse": (
+                block(b"pax", b"x", b"22 GNU.sparse.major=2\n22 GNU.sparse.minor=0\n") + block(),
+                UnsupportedError,
+                "entry",
+                r"sparse format 2\.0 is not read here",
+            ),
+            "LinkLoop": (block(b"l", b"2", link=b"l") + block(b"l/x"), DataError, "l/x", "its path passes more than 40"),
+            "LinkNames": (
+                linked(39, "a/../" * 800 + "{}", [f"l38/{number}/x" for number in range(30)]).rstrip(b"\0") + bytes(512),
+                DataError,
+                "l38/[0-9]+/x",
+                "to find its place takes more names",
+            ),
+        }.items()
+    },
 }
 
 
@@ -166,13 +228,29 @@ def test_a_kind_of_error_becomes_its_exception(tmp_path: Path, crate: str, kind:
 
 
 def test_every_kind_has_a_row(checkout: Path) -> None:
-    kinds = set()
-    for path in checkout.glob("native/*/src/error.rs"):
-        body = re.search(r"pub enum \w+Error \{\n(.*?)\n\}", path.read_text(), re.DOTALL)
-        assert body is not None, path
-        kinds |= {(path.parts[-3], kind) for kind in re.findall(r"^    (\w+) \{", body[1], re.MULTILINE)}
-    assert len(kinds) > 25
-    assert kinds == PAIRS.keys() | UNREACHED.keys()
+    kinds = {
+        (path.parts[-3], kind)
+        for path in checkout.glob("native/*/src/error.rs")
+        for kind in variants(path.read_text(), r"\w+Error")
+    }
+    faults = variants((checkout / "native/layers/src/error.rs").read_text(), "Fault")
+    assert len(kinds) > 25 and len(faults) > 15
+    assert {(crate, kind.partition(".")[0]) for crate, kind in PAIRS} == kinds
+    assert sorted(kind.partition(".")[2] for _, kind in PAIRS if "." in kind) == sorted(faults)
+
+
+def test_no_other_exception_depends_on_a_fault(checkout: Path) -> None:
+    """What the table of faults rests on: the map looks into those of entries of tars alone."""
+    lines = (checkout / "native/python/src/errors.rs").read_text().splitlines()
+    assert [line.strip() for line in lines if "fault:" in line] == [
+        "| LayersError::Entry { fault: Fault::Kind { .. } | Fault::Sparse { .. }, .. } => {"
+    ]
+
+
+def variants(text: str, enum: str) -> list[str]:
+    body = re.search(rf"pub enum {enum} \{{\n(.*?)\n\}}", text, re.DOTALL)
+    assert body is not None
+    return re.findall(r"^    (\w+)(?: \{|,)", body[1], re.MULTILINE)
 
 
 def test_the_exceptions_are_what_callers_catch() -> None:

@@ -31,7 +31,8 @@ def stubbed(body: list[ast.stmt]) -> dict[str, Any]:
     names: dict[str, Any] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef):
-            arguments = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+            listed = [*node.args.args, *filter(None, [node.args.vararg])]
+            arguments = [argument.arg for argument in listed if argument.arg not in ("self", "cls")]
             names[node.name] = arguments if node.name != "__new__" else []
         elif isinstance(node, ast.ClassDef):
             names[node.name] = stubbed(node.body)

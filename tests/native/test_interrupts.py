@@ -97,6 +97,8 @@ CALLS: dict[str, Callable[[Path], Call]] = {
     "task": on(lambda path: _native.content_hash(path, 1), task),
     "task of many files": on(lambda path: _native.content_hash(path, 2), lambda place: task(place, 600)),
     "tree": on(lambda path: _native.tree_files(path, None, 2), task),
+    "named files": on(lambda path: _native.tree_files(path, ["tests/f0", "tests/hole"], 2), lambda place: task(place, 1)),
+    "image": on(lambda path: _native.image_owners(path, None, f"sha256:{'0' * 64}"), lambda place: hole(place / "hole")),
     "tasks": on(lambda path: _native.verify_tasks([(path, "0" * 64, None)] * 2, 2), task),
     "publication": publication,
     "layer": layer,

@@ -31,7 +31,7 @@ from tests.native.squashfs_trees import as_owners
 pytestmark = pytest.mark.unit
 
 CONFIG = {"architecture": "amd64", "os": "linux", "config": {"User": "app"}}
-FUNCTIONS = (_native.squash_entries, _native.image_entries, _native.sif_objects, _native.oci_sif)
+FUNCTIONS = (_native.squash_entries, _native.image_owners, _native.sif_objects, _native.oci_sif)
 
 
 @pytest.fixture(params=["gzip", "lz4", "plain", "xz", "zstd"])
@@ -61,8 +61,23 @@ def test_the_root_of_each_format_of_image(tmp_path: Path, squashfs: bytes) -> No
     (tmp_path / "oci.sif").write_bytes(made_oci_sif([(SQUASHFS_LAYER, squashfs)], CONFIG))
     (tmp_path / "behind").write_bytes(b"x" * 777 + squashfs)
     expected = as_owners(_native.squash_entries(tmp_path / "behind", 777))
+    lines = [b"%d %d %b" % (*owner, path) for path, owner in sorted(expected.items()) if b"\n" not in path]
     for name in ("sqfs", "sif", "oci.sif"):
-        assert as_owners(_native.image_entries(tmp_path / name)) == expected
+        data, count, unrepresentable = _native.image_owners(tmp_path / name)
+        assert data.splitlines()[1:] == lines
+        assert (count, unrepresentable) == (len(lines), len(expected) - len(lines))
+
+
+def test_an_image_that_is_not_the_one_that_was_named(tmp_path: Path, squashfs: bytes) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(squashfs)
+    named = (len(squashfs), digest_of(squashfs))
+    assert _native.image_owners(path, *named) == _native.image_owners(path)
+    with pytest.raises(_native.DataError, match=f"image: the image at byte 0: {named[0]} bytes, where a file of 5 is expected"):
+        _native.image_owners(path, 5)
+    path.write_bytes(squashfs[:-1] + b"x")
+    with pytest.raises(_native.DataError, match=f"image: the image at byte 0: sha256:.*, where {named[1]} is expected"):
+        _native.image_owners(path, *named)
 
 
 def test_the_objects_of_a_sif(tmp_path: Path) -> None:
@@ -91,7 +106,7 @@ def test_the_image_of_an_oci_sif(tmp_path: Path) -> None:
 
 def refused_images(squashfs: bytes) -> dict[str, tuple[Callable[[Path], Any], bytes, type[Exception], str]]:
     """A case an error of the crate: what is called, the file, the exception, what its text says."""
-    entries, root = _native.squash_entries, _native.image_entries
+    entries, root = _native.squash_entries, _native.image_owners
     huge_count = squashfs[:26] + struct.pack("<H", 65535) + squashfs[28:120]
     return {
         "Magic": (entries, b"PK\3\4" + squashfs, _native.DataError, "a squashfs is expected at byte 0"),

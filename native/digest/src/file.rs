@@ -64,9 +64,11 @@ pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// SHA-256 of bytes at hand.
-pub(crate) fn sha256(bytes: &[u8]) -> Sha256Bytes {
-    Sha256::digest(bytes).into()
+/// SHA-256 of bytes at hand, end to end.
+pub fn sha256_bytes<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Sha256Bytes {
+    let mut digest = Sha256::new();
+    parts.into_iter().for_each(|part| digest.update(part));
+    digest.finalize().into()
 }
 
 /// SHA-256 and size in bytes of a regular file; links are followed.

@@ -40,7 +40,7 @@ pub(crate) fn sha256_each(buffer: &mut [u8], messages: &[Message]) -> Vec<Sha256
         // SAFETY: the features that the function is compiled for have just been found.
         return unsafe { unit::sha256_padded(buffer, messages) };
     }
-    messages.iter().map(|message| crate::file::sha256(&buffer[message.start..message.end()])).collect()
+    messages.iter().map(|message| crate::file::sha256_bytes([&buffer[message.start..message.end()]])).collect()
 }
 
 /// Whether this processor computes SHA-256 by instructions of its own that this crate uses for many files at once.
@@ -245,14 +245,14 @@ mod tests {
         let messages: Vec<Vec<u8>> =
             (0..=200).map(|length| (0..length).map(|byte| (byte * 7) as u8).collect()).collect();
         for (message, digest) in messages.iter().zip(digests_of(&messages)) {
-            assert_eq!(digest, crate::file::sha256(message), "{} bytes", message.len());
+            assert_eq!(digest, crate::file::sha256_bytes([&message[..]]), "{} bytes", message.len());
         }
     }
 
     proptest! {
         #[test]
         fn as_the_crate_has_it(messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..700), 0..10)) {
-            let expected: Vec<_> = messages.iter().map(|message| crate::file::sha256(message)).collect();
+            let expected: Vec<_> = messages.iter().map(|message| crate::file::sha256_bytes([&message[..]])).collect();
             prop_assert_eq!(digests_of(&messages), expected);
         }
     }

@@ -27,10 +27,10 @@ mod walk;
 
 pub use content::{content_hash, hash_task, HashedFile, HashedTask, CONTENT_HASH_RULE};
 pub use error::DigestError;
-pub use file::{from_hex, git_blob_sha1, hex, sha256_file, Sha256Bytes};
+pub use file::{from_hex, git_blob_sha1, hex, sha256_bytes, sha256_file, Sha256Bytes};
 pub use ignore::IgnoreRules;
 pub use input::{digest_of as input_digest_of, input_digest, input_digests};
 pub use lanes::has_sha_unit;
-pub use listing::{named_tree_files, tree_files, TreeFile};
+pub use listing::{named_tree_files, tree_files, tree_names, Leads, TreeFile};
 pub use publish::{publish_task, sync_file_system, Outcome, Publication, Published};
 pub use verify::{verify_tasks, Difference, ExpectedTask};

@@ -1,12 +1,14 @@
-//! The files of any tree, such as a build context: path, contents, and whether they may be executed.
+//! The files of any tree, such as a build context: path, contents, and whether they may be executed; or the names alone.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use crate::content::HashedFile;
 use crate::file::{status_of_regular, Reader};
-use crate::tree::{self, Entries, Root};
+use crate::queue::in_order;
+use crate::tree::{self, Entries, Followed, Root};
 use crate::walk::{walk, Found, Place, Visit};
 use crate::DigestError;
 
@@ -32,14 +34,69 @@ pub fn tree_files(directory: &Path, threads: usize) -> Result<Vec<TreeFile>, Dig
     Ok(files)
 }
 
-/// The named files of a directory, each once and in order of the paths' code points.
-pub fn named_tree_files(directory: &Path, paths: &[String]) -> Result<Vec<TreeFile>, DigestError> {
+/// The named files of a directory, each once and in order of the paths' code points, on up to `threads` threads. Of several errors the
+/// one whose path comes first is given.
+pub fn named_tree_files(directory: &Path, paths: &[String], threads: usize) -> Result<Vec<TreeFile>, DigestError> {
     let root = Root::open(directory)?;
-    let mut reader = Reader::new();
     let mut paths: Vec<&String> = paths.iter().collect();
     paths.sort_unstable();
     paths.dedup();
-    paths.into_iter().map(|path| hash(&root, path, root.open_named(path)?, &mut reader)).collect()
+    let read = |path: &&String, reader: &mut Reader| hash(&root, path, root.open_named(path)?, reader);
+    let files = in_order(&paths, threads, Reader::new, read);
+    files.map_err(|error| DigestError::io(directory, error))?.into_iter().collect()
+}
+
+/// Where a name of a tree leads, links followed within the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leads {
+    ToFile,
+    /// A link alone leads to one: directories are listed.
+    ToDirectory,
+    /// A link whose target is absolute or climbs out of the tree.
+    Outside,
+    Nowhere,
+}
+
+/// Every file and link below `below`, a directory of the tree `directory`, by its path from there and in order of the paths' code points.
+pub fn tree_names(directory: &Path, below: &Path, threads: usize) -> Result<Vec<(String, Leads)>, DigestError> {
+    let root = Root::open(directory)?;
+    let shown: PathBuf = root.name(below).components().collect();
+    let Followed::Directory(listed) = root.follow(below)? else {
+        return Err(DigestError::io(shown, Errno::NOTDIR));
+    };
+    let listed = Root::of(listed, &shown);
+    let mut entries = Entries::default();
+    entries.read(listed.as_fd()).map_err(|error| DigestError::io(shown, error))?;
+    let kept = walk(&listed, entries, threads, &NamesVisit { root: &root, below })?;
+    Ok(kept.iter().map(|(path, leads)| (path.to_owned(), *leads)).collect())
+}
+
+struct NamesVisit<'a> {
+    root: &'a Root,
+    below: &'a Path,
+}
+
+impl Visit for NamesVisit<'_> {
+    type Item = Leads;
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, place: &Place<'_>, _: &mut (), found: &mut Found<Leads>) -> Result<(), DigestError> {
+        let leads = match place.kind {
+            FileType::Symlink => match self.root.follow(&self.below.join(place.path))? {
+                Followed::File(_) => Leads::ToFile,
+                Followed::Directory(_) => Leads::ToDirectory,
+                Followed::Outside(_) => Leads::Outside,
+                Followed::Nowhere => Leads::Nowhere,
+            },
+            _ => Leads::ToFile,
+        };
+        found.push(place.path, leads);
+        Ok(())
+    }
+
+    fn finish(&self, _: &mut (), _: &mut Found<Leads>) {}
 }
 
 struct ListingVisit<'a> {

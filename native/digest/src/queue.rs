@@ -96,6 +96,29 @@ impl<T> Drop for Taker<'_, T> {
     }
 }
 
+/// What `work` makes of each item, in the order of the items, on up to `threads` threads that each have a worker of their own. An error
+/// where they were stopped.
+pub(crate) fn in_order<T: Sync, W, R: Send>(
+    items: &[T],
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+    work: impl Fn(&T, &mut W) -> R + Sync,
+) -> io::Result<Vec<R>> {
+    if threads <= 1 || items.len() <= 1 {
+        let mut worker = worker();
+        return Ok(items.iter().map(|item| work(item, &mut worker)).collect());
+    }
+    let made = Mutex::new(items.iter().map(|_| None).collect::<Vec<Option<R>>>());
+    Queue::new((0..items.len()).rev().collect()).run(threads.min(items.len()), |mut indexes| {
+        let mut worker = worker();
+        while let Some(index) = indexes.next(&mut Vec::new()) {
+            let one = work(&items[index], &mut worker);
+            lock(&made)[index] = Some(one);
+        }
+    })?;
+    Ok(made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect())
+}
+
 /// What such a lock holds is whole at any moment, so a panic elsewhere is no reason for another here.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

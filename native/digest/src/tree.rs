@@ -36,6 +36,16 @@ pub(crate) struct Root {
     path: PathBuf,
 }
 
+/// Where a path leads, links followed within a root.
+pub(crate) enum Followed {
+    File(File),
+    Directory(Arc<OwnedFd>),
+    /// Out of the root, by the target of this link.
+    Outside(OsString),
+    /// To nothing, or to what is neither file nor directory.
+    Nowhere,
+}
+
 /// The entries of a directory in order of the paths of what is below them, so that a directory `a` comes behind a file `a-b`. The names
 /// lie in one buffer, each ended by NUL.
 #[derive(Default)]
@@ -65,8 +75,8 @@ impl Root {
     }
 
     /// A directory that is open already.
-    pub(crate) fn of(descriptor: OwnedFd, path: &Path) -> Self {
-        Self { descriptor: Arc::new(descriptor), path: path.into() }
+    pub(crate) fn of(descriptor: impl Into<Arc<OwnedFd>>, path: &Path) -> Self {
+        Self { descriptor: descriptor.into(), path: path.into() }
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -95,14 +105,22 @@ impl Root {
     ///
     /// A link whose target is absolute or climbs out of the root is an error, whatever it would have led to.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<Option<File>, DigestError> {
+        match self.follow(relative)? {
+            Followed::File(file) => Ok(Some(file)),
+            Followed::Outside(target) => {
+                let target = target.to_string_lossy().into_owned();
+                Err(DigestError::EscapingLink { path: self.name(relative), target })
+            }
+            Followed::Directory(_) | Followed::Nowhere => Ok(None),
+        }
+    }
+
+    /// Opens what `relative` leads to.
+    pub(crate) fn follow(&self, relative: &Path) -> Result<Followed, DigestError> {
         let mut parents: Vec<OwnedFd> = Vec::new();
         let mut pending = reversed_components(relative.as_os_str());
         let mut last_target = OsString::new();
         let mut links = 0;
-        let escapes = |target: &OsStr| DigestError::EscapingLink {
-            path: self.name(relative),
-            target: target.to_string_lossy().into_owned(),
-        };
         let failed = |error: Errno| DigestError::io(self.name(relative), error);
         while let Some(component) = pending.pop() {
             if component == "." {
@@ -110,7 +128,7 @@ impl Root {
             }
             if component == ".." {
                 if parents.pop().is_none() {
-                    return Err(escapes(&last_target));
+                    return Ok(Followed::Outside(last_target));
                 }
                 continue;
             }
@@ -121,10 +139,10 @@ impl Root {
                     let target = rustix::fs::readlinkat(parent, component.as_os_str(), Vec::new()).map_err(failed)?;
                     last_target = OsString::from_vec(target.into_bytes());
                     if last_target.as_bytes().starts_with(b"/") {
-                        return Err(escapes(&last_target));
+                        return Ok(Followed::Outside(last_target));
                     }
                     if links > LINK_LIMIT {
-                        return Ok(None);
+                        return Ok(Followed::Nowhere);
                     }
                     pending.extend(reversed_components(&last_target));
                 }
@@ -132,12 +150,12 @@ impl Root {
                     parents.push(open_directory(parent, component.as_os_str()).map_err(failed)?)
                 }
                 Some(FileType::RegularFile) if pending.is_empty() => {
-                    return open_regular(parent, component.as_os_str()).map(Some).map_err(failed)
+                    return open_regular(parent, component.as_os_str()).map(Followed::File).map_err(failed)
                 }
-                _ => return Ok(None),
+                _ => return Ok(Followed::Nowhere),
             }
         }
-        Ok(None)
+        Ok(Followed::Directory(parents.pop().map_or_else(|| self.shared(), Arc::new)))
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use crate::content::{hash_task_root, HashedFile, HashedTask};
 use crate::file::{hex, Sha256Bytes};
-use crate::queue::{lock, Queue};
+use crate::queue::in_order;
 use crate::tree::Root;
 use crate::DigestError;
 
@@ -47,18 +46,9 @@ impl fmt::Display for Difference {
 
 /// What is wrong with each task, `None` where nothing is, in the order of `tasks`. How many threads there are changes nothing else.
 pub fn verify_tasks(tasks: &[ExpectedTask], threads: usize) -> Result<Vec<Option<Difference>>, DigestError> {
-    if threads <= 1 || tasks.len() <= 1 {
-        return Ok(tasks.iter().map(|task| verify(task, threads)).collect());
-    }
-    let found = Mutex::new(tasks.iter().map(|_| None).collect::<Vec<_>>());
-    let ran = Queue::new((0..tasks.len()).collect()).run(threads.min(tasks.len()), |mut indexes| {
-        while let Some(index) = indexes.next(&mut Vec::new()) {
-            let difference = verify(&tasks[index], 1);
-            lock(&found)[index] = difference;
-        }
-    });
-    ran.map_err(|error| DigestError::io(&tasks[0].path, error))?;
-    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let of_each = if tasks.len() > 1 { 1 } else { threads };
+    let found = in_order(tasks, threads, || (), |task, ()| verify(task, of_each));
+    found.map_err(|error| DigestError::io(&tasks[0].path, error))
 }
 
 fn verify(task: &ExpectedTask, threads: usize) -> Option<Difference> {

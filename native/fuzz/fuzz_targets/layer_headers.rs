@@ -2,10 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use platoon_fuzz::{with_checksums, BLOCK};
 use platoon_layers::{Kind, Layer, Limits, Members, MAX_ID};
 use sha2::{Digest, Sha256};
-
-const BLOCK: usize = 512;
 
 type Found = Vec<(Kind, Vec<u8>, Vec<u8>, u32, u32, u64, u64)>;
 
@@ -55,17 +54,4 @@ fn members(data: &[u8], layer: &Layer, limits: &Limits) -> Result<Found, String>
     }
     assert!(matches!(members.next(), Ok(None)));
     Ok(found)
-}
-
-/// Headers, known by their magic, with the checksum that they should have: the search would not find it.
-fn with_checksums(data: &[u8]) -> Vec<u8> {
-    let mut data = data.to_vec();
-    for block in data.chunks_exact_mut(BLOCK) {
-        if block[257..262] == *b"ustar" {
-            block[148..156].fill(b' ');
-            let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        }
-    }
-    data
 }

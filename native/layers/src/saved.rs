@@ -1,10 +1,8 @@
 //! Archives of images, as `docker save`, Podman, Skopeo and writers of OCI archives make them: a plain tar of documents and layers.
 
-use std::path::Path;
-
 use crate::error::shown;
 use crate::name::components;
-use crate::{Compression, Kind, Layer, LayersError, Limits, Members};
+use crate::{Compression, Kind, LayersError, Limits, Members};
 
 /// One of these says what the archive is.
 const MARKERS: [&[u8]; 2] = [b"oci-layout", b"manifest.json"];
@@ -29,8 +27,8 @@ pub struct SavedFile {
 /// The files of an archive of an image, in their order; `None` for anything else, told by the first name that no such archive has.
 ///
 /// It must be plain, so that its files can be read where they lie. A name at the top is a document of an image, `blobs`, or begins with the digits of a SHA-256.
-pub fn saved_files(path: &Path, limits: &Limits) -> Result<Option<Vec<SavedFile>>, LayersError> {
-    let mut members = Members::open(&Layer::file(path), limits)?;
+pub fn saved_files(mut members: Members<'_>, limits: &Limits) -> Result<Option<Vec<SavedFile>>, LayersError> {
+    let path = members.path().to_owned();
     let (mut files, mut held_bytes, mut is_marked) = (Vec::new(), 0, false);
     while let Some(member) = members.next()? {
         let parts: Vec<&[u8]> = components(member.name).collect();
@@ -46,20 +44,20 @@ pub fn saved_files(path: &Path, limits: &Limits) -> Result<Option<Vec<SavedFile>
             _ => {
                 let what =
                     format!("\"{}\", a hard link or special file in an archive of an image,", shown(member.name));
-                return Err(LayersError::Unsupported { path: path.into(), what });
+                return Err(LayersError::Unsupported { path, what });
             }
         };
         let name = parts.join(&b'/');
         held_bytes += FILE_BYTES + name.len() + target.as_ref().map_or(0, Vec::len);
         if held_bytes > limits.held_bytes {
             let (what, limit) = ("names in an archive", limits.held_bytes as u64);
-            return Err(LayersError::Limit { path: path.into(), what, limit });
+            return Err(LayersError::Limit { path, what, limit });
         }
         files.push(SavedFile { name, target, offset: member.data_offset, size_bytes: member.size_bytes });
     }
     if is_marked && members.compression() != Compression::None {
         let what = format!("an archive of an image in {}", members.compression());
-        return Err(LayersError::Unsupported { path: path.into(), what });
+        return Err(LayersError::Unsupported { path, what });
     }
     Ok(is_marked.then_some(files))
 }

@@ -5,13 +5,17 @@ mod common;
 use std::path::Path;
 
 use common::{gzip, written, Header, Tar};
-use platoon_layers::{layer_manifest, saved_files, Inside, Layer, LayersError, Limits, SavedFile};
+use platoon_layers::{layer_manifest, Inside, Layer, LayersError, Limits, Members, SavedFile};
 
 const ID: &str = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945";
 
 fn listed(bytes: &[u8]) -> Result<Option<Vec<SavedFile>>, LayersError> {
     let (_directory, path) = written(bytes);
     saved_files(&path, &Limits::default())
+}
+
+fn saved_files(path: &Path, limits: &Limits) -> Result<Option<Vec<SavedFile>>, LayersError> {
+    platoon_layers::saved_files(Members::open(&Layer::file(path), limits)?, limits)
 }
 
 fn file(tar: Tar, name: &str, data: &[u8]) -> Tar {

@@ -4,6 +4,7 @@ use std::any::TypeId;
 
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use platoon_rows::{Block, OwnedBlock, Side};
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -62,6 +63,32 @@ impl<'py, T: Element + 'static> Column<'py, T> {
         let index = bytes.iter().position(|&byte| byte > 1).unwrap_or_default();
         let message = format!("{}[{index}] is the byte {}: a bool is 0 or 1", self.name, bytes[index]);
         Err(DataError::new_err(message))
+    }
+}
+
+/// The bytes of whatever contiguous buffer Python lent.
+pub(crate) struct Bytes(PyUntypedBuffer);
+
+impl Bytes {
+    pub(crate) fn read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if buffer.is_c_contiguous() {
+            Ok(Self(buffer))
+        } else {
+            Err(ShapeError::new_err("bytes: not contiguous"))
+        }
+    }
+
+    #[allow(
+        unsafe_code,
+        reason = "a safe view of a buffer has one type of entries, and ends where the lock is released"
+    )]
+    pub(crate) fn slice(&self) -> &[u8] {
+        if self.0.len_bytes() == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer is held and contiguous, and any entry is bytes. As with arrays, callers pass what is written no more.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), self.0.len_bytes()) }
     }
 }
 

@@ -19,7 +19,16 @@ pub(crate) fn on_rows<T: Send>(
     input_bytes: usize,
     kernel: impl FnOnce() -> Result<T, RowsError> + Send,
 ) -> PyResult<T> {
-    if input_bytes > DETACH_ABOVE_BYTES { py.detach(kernel) } else { kernel() }.map_err(rows_error)
+    on_memory(py, input_bytes, kernel).map_err(rows_error)
+}
+
+/// Runs `work` on what lies in memory, without the interpreter lock where that is large.
+pub(crate) fn on_memory<T: Send>(py: Python<'_>, input_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    if input_bytes > DETACH_ABOVE_BYTES {
+        py.detach(work)
+    } else {
+        work()
+    }
 }
 
 /// Runs `work`, which reads or writes files, without the lock; its error becomes an exception, as does what a signal raises meanwhile.

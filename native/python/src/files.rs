@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use platoon_digest::{hex, HashedFile, IgnoreRules, TreeFile};
+use platoon_digest::{hex, HashedFile, IgnoreRules, Leads, TreeFile};
 use pyo3::prelude::*;
 
-use crate::detach::detached;
+use crate::arrays::Bytes;
+use crate::detach::{detached, on_memory};
 use crate::errors::digest_error;
 use crate::threads::threads_or_default;
 
@@ -17,6 +18,17 @@ type FileRow = (String, String, u64);
 pub(crate) fn sha256_file(py: Python<'_>, path: PathBuf) -> PyResult<(String, u64)> {
     let (digest, size_bytes) = detached(py, digest_error, || platoon_digest::sha256_file(&path))?;
     Ok((hex(&digest), size_bytes))
+}
+
+/// SHA-256 of contiguous buffers, end to end: lower-case hex.
+#[pyfunction]
+#[pyo3(signature = (*parts))]
+pub(crate) fn sha256_bytes(py: Python<'_>, parts: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
+    let lent = parts.iter().map(Bytes::read).collect::<PyResult<Vec<_>>>()?;
+    let parts: Vec<&[u8]> = lent.iter().map(Bytes::slice).collect();
+    let size_bytes = parts.iter().map(|part| part.len()).sum();
+    let digest = on_memory(py, size_bytes, || platoon_digest::sha256_bytes(parts.iter().copied()));
+    Ok(hex(&digest))
 }
 
 /// The name git gives a file of this content, 40 lower-case hex digits.
@@ -70,7 +82,7 @@ pub(crate) fn tree_files(
 ) -> PyResult<Vec<(String, String, u64, bool)>> {
     let threads = threads_or_default(threads);
     let files = detached(py, digest_error, || match &paths {
-        Some(paths) => platoon_digest::named_tree_files(&directory, paths),
+        Some(paths) => platoon_digest::named_tree_files(&directory, paths, threads),
         None => platoon_digest::tree_files(&directory, threads),
     })?;
     let row = |TreeFile { file, is_executable }| {
@@ -78,6 +90,27 @@ pub(crate) fn tree_files(
         (path, digest, size_bytes, is_executable)
     };
     Ok(files.into_iter().map(row).collect())
+}
+
+/// Every file and link of the directory `below` (relative) of a tree: its path from there, and what it leads to within the tree: `file`,
+/// `directory`, `outside` where a link leaves the tree, or None.
+#[pyfunction]
+#[pyo3(signature = (directory, below, threads=None))]
+pub(crate) fn tree_names(
+    py: Python<'_>,
+    directory: PathBuf,
+    below: PathBuf,
+    threads: Option<usize>,
+) -> PyResult<Vec<(String, Option<&'static str>)>> {
+    let threads = threads_or_default(threads);
+    let names = detached(py, digest_error, || platoon_digest::tree_names(&directory, &below, threads))?;
+    let kind = |leads| match leads {
+        Leads::ToFile => Some("file"),
+        Leads::ToDirectory => Some("directory"),
+        Leads::Outside => Some("outside"),
+        Leads::Nowhere => None,
+    };
+    Ok(names.into_iter().map(|(path, leads)| (path, kind(leads))).collect())
 }
 
 /// The input digests (normalised text) of files below a directory, lower-case hex, in the order of `paths`.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use platoon_layers::{Inside, Layer, Limits, OwnerManifest, SavedFile};
+use platoon_layers::{Inside, Layer, Limits, Members, OwnerManifest, SavedFile};
 use platoon_squash::Source;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -53,7 +53,10 @@ pub(crate) fn layer_owners(py: Python<'_>, layers: Vec<GivenLayer>) -> PyResult<
 /// The files of an archive of an image (`docker save`, OCI), in their order; None for any other tar.
 #[pyfunction]
 pub(crate) fn saved_files(py: Python<'_>, path: PathBuf) -> PyResult<Option<Vec<GivenFile>>> {
-    let files = detached(py, layers_error, || platoon_layers::saved_files(&path, &Limits::default()))?;
+    let files = detached(py, layers_error, || {
+        let limits = Limits::default();
+        platoon_layers::saved_files(Members::open(&Layer::file(path), &limits)?, &limits)
+    })?;
     let given = |SavedFile { name, target, offset, size_bytes }| {
         (OsString::from_vec(name), target.map(OsString::from_vec), offset, size_bytes)
     };
@@ -61,8 +64,18 @@ pub(crate) fn saved_files(py: Python<'_>, path: PathBuf) -> PyResult<Option<Vec<
 }
 
 /// The owner manifest of the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
+/// The file that is read is the one whose size and digest (`sha256:` and hex) were verified, where they are given.
 #[pyfunction]
-pub(crate) fn image_owners(py: Python<'_>, path: PathBuf) -> PyResult<GivenManifest<'_>> {
-    let read = |image: &Source| Ok(Columns::read(&platoon_squash::root_file_system(image)?)?.into_manifest());
+#[pyo3(signature = (path, size_bytes=None, digest=None))]
+pub(crate) fn image_owners(
+    py: Python<'_>,
+    path: PathBuf,
+    size_bytes: Option<u64>,
+    digest: Option<String>,
+) -> PyResult<GivenManifest<'_>> {
+    let read = |image: &Source| {
+        image.verify(size_bytes, digest.as_deref())?;
+        Ok(Columns::read(&platoon_squash::root_file_system(image)?)?.into_manifest())
+    };
     Ok(give_manifest(py, with_image(py, &path, read)?))
 }

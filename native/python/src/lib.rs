@@ -37,7 +37,10 @@ mod _native {
     #[pymodule_export]
     use super::errors::{DataError, ShapeError, UnsupportedError};
     #[pymodule_export]
-    use super::files::{content_hash, git_blob_sha1, hashed_files, input_digests, is_ignored, sha256_file, tree_files};
+    use super::files::{
+        content_hash, git_blob_sha1, hashed_files, input_digests, is_ignored, sha256_bytes, sha256_file, tree_files,
+        tree_names,
+    };
     #[pymodule_export]
     use super::kernels::{
         apply_advantages, assemble, baselines, dense_keys, discount_weights, filter_zero, level_weights,
@@ -51,7 +54,7 @@ mod _native {
     #[pymodule_export]
     use super::publish::{publish_task, sync_file_system, verify_tasks};
     #[pymodule_export]
-    use super::squash::{image_entries, oci_sif, sif_objects, squash_entries};
+    use super::squash::{oci_sif, sif_objects, squash_entries};
     #[pymodule_export]
     use super::tasks::{add_attempts, label_summary, outlook, posteriors, thompson_draw};
 

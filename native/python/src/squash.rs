@@ -77,12 +77,6 @@ pub(crate) fn squash_entries(py: Python<'_>, path: PathBuf, offset: u64) -> PyRe
     with_image(py, &path, |image| Columns::read(&image.from(offset)?))?.into_dict(py)
 }
 
-/// The same for the root file system of an image: a squashfs, a SIF with one squashfs partition, or an OCI-SIF of one layer.
-#[pyfunction]
-pub(crate) fn image_entries(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    with_image(py, &path, |image| Columns::read(&platoon_squash::root_file_system(image)?))?.into_dict(py)
-}
-
 /// The objects of a SIF in their order, a dict each: `id`, `group`, `kind`, `name`, `offset`, `size_bytes`; of a partition also
 /// `file_system` and `role`, of an OCI blob its `digest`.
 #[pyfunction]

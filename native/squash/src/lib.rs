@@ -18,6 +18,7 @@
 
 mod bytes;
 mod compression;
+mod digest;
 mod directory;
 mod error;
 mod ids;

@@ -4,8 +4,8 @@
 //! Sizes are compared with what was said of them, and the digests of the JSON blobs are computed; the layers are not read.
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
+use crate::digest::{is_sha256, sha256};
 use crate::sif::{self, Object, ObjectKind};
 use crate::{Fault, Source, SquashError};
 
@@ -13,8 +13,6 @@ pub const SQUASHFS_LAYER: &str = "application/vnd.sylabs.image.layer.v1.squashfs
 
 /// Registries take manifests up to 4 MiB; configurations are of the same kind.
 const JSON_BYTES: u64 = 4 << 20;
-const DIGEST_PREFIX: &str = "sha256:";
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// What an OCI-SIF holds. The JSON is as it is stored, its digest verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,14 +149,4 @@ impl Layout<'_> {
         let offset = self.image.in_file(offset);
         SquashError::Damaged { path: self.image.path().into(), part: part.into(), offset, fault }
     }
-}
-
-fn is_sha256(digest: &str) -> bool {
-    digest.strip_prefix(DIGEST_PREFIX).is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| HEX.contains(&byte)))
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let nibbles = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    DIGEST_PREFIX.chars().chain(nibbles.map(|nibble| HEX[usize::from(nibble)] as char)).collect()
 }

@@ -7,7 +7,6 @@ what it was fetched stands beside it in `<lock>.meta.json`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ from types import UnionType
 from typing import Any, Self
 
 from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
-from platoon.artifacts.digests import is_digest
+from platoon.artifacts.digests import is_digest, sha256_bytes
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.config.text import printable
@@ -184,7 +183,7 @@ class HarborLock:
     @cached_property
     def digest(self) -> str:
         """`sha256:<hex>` of the canonical bytes."""
-        return f"sha256:{hashlib.sha256(self.to_bytes()).hexdigest()}"
+        return sha256_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The canonical bytes."""
@@ -267,7 +266,7 @@ def is_other_file(path: Path) -> bool:
 def tree_digest(rows: Iterable[LockRow]) -> str:
     """`tree:sha256:<hex>` over names and digests: what a local dataset resolved to."""
     text = "".join(f"{row.name}\0{row.digest}\n" for row in sorted(rows, key=lambda row: row.name))
-    return f"tree:sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"tree:{sha256_bytes(text.encode())}"
 
 
 def _compact(value: Any) -> str:

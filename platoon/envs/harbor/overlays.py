@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import math
 import os
 import re
@@ -24,7 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from platoon.artifacts.digests import hex_of, sha256_file
+from platoon.artifacts.digests import hex_of, sha256_bytes, sha256_file
 from platoon.artifacts.reading import parse_toml
 from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
@@ -242,12 +241,12 @@ def overlays_digest(overlays: Sequence[Overlay]) -> str | None:
     if not overlays:
         return None
     text = "".join(f"{overlay.name}\0{overlay.digest}\n" for overlay in overlays)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return sha256_bytes(text.encode())
 
 
 def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path, shown: str) -> str:
     """Over the bytes of the file, then per copy its source and the digest of that file."""
-    digest = hashlib.sha256(data)
+    parts = [data]
     root = Path(os.path.realpath(directory))
     for number, copy in enumerate(copies):
         path = directory / copy.source
@@ -255,8 +254,8 @@ def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path, shown: str
             raise ConfigError(
                 Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown)
             )
-        digest.update(f"\0{copy.source}\0{hex_of(sha256_file(path))}".encode())
-    return digest.hexdigest()
+        parts.append(f"\0{copy.source}\0{hex_of(sha256_file(path))}".encode())
+    return hex_of(sha256_bytes(*parts))
 
 
 def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.files import named_path, read_bytes
 from platoon.config.text import printable
@@ -37,7 +37,7 @@ def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
     for path in options.task_files:
         try:
             data = read_list_file(named_path(path, base), path)
-            lists.append(Allowlist(path, hashlib.sha256(data).hexdigest(), frozenset(_ids(data, path))))
+            lists.append(Allowlist(path, hex_of(sha256_bytes(data)), frozenset(_ids(data, path))))
         except ConfigError as error:
             problems.extend(error.problems)
     if problems:

@@ -68,7 +68,7 @@ def _standing(task: Path) -> bytes | None:
     try:
         for name, status in _entries(task):
             facts = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
-            digest.update(f"{len(name)}:".encode() + name + repr(facts).encode())
+            digest.update(f"{len(name)}:{name.decode('utf-8', 'surrogateescape')}{facts!r}".encode("utf-8", "surrogateescape"))
     except OSError:
         return None
     return os.fsencode(task.absolute()) + b"\n" + digest.hexdigest().encode() + b"\n"

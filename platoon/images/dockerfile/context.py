@@ -1,17 +1,21 @@
 """The files of a build context, as a plan needs them: which there are, their digests and their executable bits.
 
-Links are followed where they lead to a file of the root; one that leaves it, and a link to a directory, is refused by name.
+Links are followed where they lead to a file of the root; one that leaves it, and a link to a directory, is refused by name. What a
+key holds is listed and then read by the core below the root's descriptor, a component at a time: a tree that changes meanwhile can
+give an error or the digests of other files of the root, never those of a file outside it. The ignore file decides later, in Python:
+its files are in the key all the same, and its rules are the engine's, not those of the content hash.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from platoon.artifacts.digests import DataError, hex_of, tree_files
+from platoon.artifacts.digests import DataError, UnsupportedError, hex_of, tree_files, tree_names
 from platoon.host.trees import kind_below
 from platoon.images.dockerfile.errors import DockerfileError
 
@@ -35,15 +39,24 @@ class Context:
     @cached_property
     def files(self) -> tuple[str, ...]:
         """Every file of the context, relative and POSIX, in order of code points."""
-        found: list[str] = []
-        self._walk(self.directory, "", found)
-        return tuple(sorted(found))
+        with self._reading():
+            names = tree_names(self.root, self._below)
+        if len(names) > FILE_LIMIT:
+            raise DockerfileError(f"its context has more than {FILE_LIMIT} files")
+        for path, kind in names:
+            if kind == "outside":
+                raise self._escape(path)
+            if kind == "directory":
+                raise DockerfileError(f"{path} is a link to a directory", file=str(self.directory.name))
+            if path.count("/") > DEPTH_LIMIT:
+                raise DockerfileError(f"its context is nested deeper than {DEPTH_LIMIT} directories")
+        return tuple(path for path, kind in names if kind == "file")
 
     def kind(self, path: str) -> str | None:
         """`file`, `directory`, or None for what is not there. Raises DockerfileError for a link that leaves the root."""
         kind = kind_below(self.root, self.directory / path)
         if kind == "outside":
-            raise DockerfileError(f"{path} is a link out of the task", file=str(self.directory.name))
+            raise self._escape(path)
         return kind
 
     def below(self, path: str) -> tuple[str, ...]:
@@ -58,14 +71,8 @@ class Context:
     def entries(self, paths: Iterable[str]) -> list[list[str | bool]]:
         """`[path, sha256, executable]` of files, in order, as a build key holds them."""
         names = sorted(set(paths))
-        # Read below the root and nowhere else, whatever becomes of a link meanwhile.
-        below = Path(os.path.realpath(self.directory)).relative_to(self.root)
-        try:
-            rows = tree_files(self.root, [(below / name).as_posix() for name in names])
-        except UnicodeEncodeError:
-            raise DockerfileError("its context has a name that is not UTF-8") from None
-        except DataError as error:
-            raise DockerfileError(f"its context cannot be read: {error}") from None
+        with self._reading():
+            rows = tree_files(self.root, [(self._below / name).as_posix() for name in names])
         return [
             [name, hex_of(row.digest), row.is_executable if self._executable is None else self._executable(self.directory / name)]
             for name, row in zip(names, rows, strict=True)
@@ -76,24 +83,22 @@ class Context:
         with (self.directory / path).open("rb") as file:
             return file.read(size_bytes)
 
-    def _walk(self, directory: Path, prefix: str, found: list[str]) -> None:
-        if prefix.count("/") > DEPTH_LIMIT:
-            raise DockerfileError(f"its context is nested deeper than {DEPTH_LIMIT} directories")
+    @cached_property
+    def _below(self) -> Path:
+        """The context, relative to the root."""
+        return Path(os.path.realpath(self.directory)).relative_to(self.root)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            with os.scandir(directory) as scanned:
-                entries = list(scanned)
+            yield
+        except (DataError, UnsupportedError, UnicodeEncodeError) as error:
+            raise DockerfileError(f"its context cannot be read: {str(error).removeprefix(f'{self.root}/')}") from None
         except OSError as error:
             raise DockerfileError(f"its context cannot be read: {error.strerror}") from None
-        for entry in entries:
-            path = prefix + entry.name
-            if entry.is_dir(follow_symlinks=False):
-                self._walk(Path(entry.path), f"{path}/", found)
-            elif not entry.is_symlink() or self.kind(path) is not None:
-                if entry.is_dir():
-                    raise DockerfileError(f"{path} is a link to a directory", file=str(self.directory.name))
-                found.append(path)
-            if len(found) > FILE_LIMIT:
-                raise DockerfileError(f"its context has more than {FILE_LIMIT} files")
+
+    def _escape(self, path: str) -> DockerfileError:
+        return DockerfileError(f"{path} is a link out of the task", file=str(self.directory.name))
 
 
 def normalised(source: str) -> str | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.digests import hex_of, sha256_file
+from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.reading import read_regular
 from platoon.images.dockerfile.context import Context
 from platoon.images.dockerfile.copies import Sources, add_sources, read_copy, step_sources
@@ -100,14 +99,15 @@ def plan_image(
     taken = sources.files(files)
     steps = [step for step in suffix.steps if step[0] == "COPY"]
     uploads = {file for step in steps for source in step_sources(step) for file in files.below(source)}
-    ignored = compile_ignore(_ignore_text(context / ignore_file)) if ignore_file is not None else None
+    ignore_text, ignore_hex = (None, None) if ignore_file is None else _read_ignore(context / ignore_file)
+    ignored = None if ignore_text is None else compile_ignore(ignore_text)
     prefix = _prefix(parsed, stages, suffix.start)
     payload: dict[str, Any] = {
         "rule": HEREDOCS_RULE if any(item.has_several_heredocs for item in prefix) else BUILD_KEY_RULE,
         "directives": list(parsed.directives),
         "prefix": [instruction.text for instruction in prefix],
         "context": files.entries(files.files if sources.covers_all or binds or ignored is not None else taken),
-        "dockerignore": None if ignore_file is None else hex_of(sha256_file(context / ignore_file)),
+        "dockerignore": ignore_hex,
     }
     payload |= {name: value for name, value in (("args", given), ("target", target)) if value}
     users = [step[1] for step in suffix.steps if step[0] == "USER"]
@@ -127,13 +127,14 @@ def plan_image(
     )
 
 
-def _ignore_text(path: Path) -> str:
+def _read_ignore(path: Path) -> tuple[str, str]:
+    """The text of an ignore file and the SHA-256 of its bytes, hex."""
     try:
         data = read_regular(path, IGNORE_LIMIT_BYTES)
     except OSError as error:
         raise DockerfileError(f"cannot be read: {error.strerror}", file=path.name) from None
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig"), hex_of(sha256_bytes(data))
     except UnicodeDecodeError as error:
         raise DockerfileError(f"is not UTF-8 (byte {error.start})", file=path.name) from None
 
@@ -141,7 +142,7 @@ def _ignore_text(path: Path) -> str:
 def build_key(payload: Mapping[str, Any]) -> str:
     """`sha256:<hex>` of a payload: sorted keys, no blanks, ASCII."""
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
+    return sha256_bytes(text.encode("ascii"))
 
 
 def _prefix(parsed: Dockerfile, stages: Sequence[Stage], suffix_start: int) -> list[Instruction]:

@@ -6,12 +6,12 @@ is never changed once it is written, so the rows before keep theirs.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.publish import publish_json
 from platoon.artifacts.reading import parse_json
 from platoon.train.checkpoints.dispatch_state import FORMAT, DispatchState, LostState, kept_digests
@@ -48,7 +48,7 @@ class DispatchParticipant:
         def write(name: str) -> Mapping[str, Any]:
             file = f"{TASKS_DIR}/dispatch-s{start}-{name}.json"
             data = publish_json(self._run_dir / file, state)
-            digest = hashlib.sha256(data).hexdigest()
+            digest = hex_of(sha256_bytes(data))
             return {KEY: {"file": file, "sha256": digest, "format": FORMAT, "start": start}}
 
         return write
@@ -74,7 +74,7 @@ def read_state(run_dir: Path, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The state that a row's record names. Raises LostState when it is missing or damaged, PlatoonError for a read that failed."""
     path = run_dir / record["file"]
     data = read_named(path)
-    if hashlib.sha256(data).hexdigest() != record["sha256"]:
+    if hex_of(sha256_bytes(data)) != record["sha256"]:
         raise LostState(f"{path}: damaged, its content has another digest than its checkpoint says")
     try:
         state: Mapping[str, Any] = parse_json(data)

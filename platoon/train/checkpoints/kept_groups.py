@@ -8,7 +8,6 @@ rows (`rows.codec`). They are written first and deleted last, so a JSON never la
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from platoon.artifacts.canonical import canonical_bytes
+from platoon.artifacts.digests import sha256_bytes
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.reading import parse_json, read_regular
 from platoon.artifacts.store import key_of
@@ -55,7 +55,7 @@ class GroupStore:
             values = base64.b64encode(np.ascontiguousarray(group.values_R, dtype="<f8").tobytes()).decode()
         rows = None if group.block is None else group.block.digest()
         head = canonical_bytes({"format": FORMAT, "head": dict(group.head), "rows": rows, "values": values})
-        digest = f"sha256:{hashlib.sha256(head).hexdigest()}"
+        digest = sha256_bytes(head)
         if not self._path(digest, HEAD).exists():
             if group.block is not None:
                 publish_bytes(self._path(digest, ROWS), codec.encode(group.block))
@@ -69,7 +69,7 @@ class GroupStore:
         """
         path = self._path(digest, HEAD)
         data = read_named(path)
-        if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+        if sha256_bytes(data) != digest:
             raise LostState(f"{path}: damaged, its content has another digest than its name")
         try:
             value = parse_json(data)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from platoon.artifacts.canonical import canonical_digest
+from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.config.text import counted
 from platoon.errors import ConfigError, Problem
 from platoon.rows.supervised import supervised_block, supervised_rows
@@ -134,11 +135,13 @@ class SftTrainer(TrainerBase):
         return StepResult(frozenset({MAIN}), f"sha256:{digest.hexdigest()}", metrics, epoch)
 
     def _rendered_digest(self) -> str:
-        hasher = hashlib.sha256()
-        for item in self._rendered:
-            hasher.update(np.int64(len(item.tokens_T)).tobytes() + item.tokens_T.tobytes() + item.trained_T.tobytes())
+        columns = (
+            column
+            for item in self._rendered
+            for column in (np.int64(len(item.tokens_T)).tobytes(), item.tokens_T.data, item.trained_T.data)
+        )
         train = self._config.train
-        plan = {"rows": hasher.hexdigest(), "seed": self._config.seed, "batch_size": train.batch_size}
+        plan = {"rows": hex_of(sha256_bytes(*columns)), "seed": self._config.seed, "batch_size": train.batch_size}
         return canonical_digest(plan)
 
 

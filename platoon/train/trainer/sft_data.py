@@ -107,7 +107,7 @@ def data_digest(conversations: Sequence[Conversation]) -> str:
     hasher = hashlib.sha256(b"conversations/1\n")
     for conversation in conversations:
         value = [list(conversation.messages), list(conversation.tools)]
-        hasher.update(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        hasher.update(f"{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n".encode())
     return f"sha256:{hasher.hexdigest()}"
 
 

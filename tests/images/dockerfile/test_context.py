@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from platoon.images.dockerfile import DockerfileError, plan_image
+from platoon.images.dockerfile.context import Context
 
 pytestmark = pytest.mark.unit
 
@@ -29,5 +30,37 @@ def test_links_within_the_task_count_as_their_files(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).write_text("x")
-    with pytest.raises(DockerfileError, match="a name that is not UTF-8"):
+    with pytest.raises(DockerfileError, match="its context cannot be read: \ufffd: the name is not UTF-8"):
         plan_image(tmp_path, TEXT)
+
+
+def test_what_is_no_file_is_no_part_of_a_context(tmp_path: Path) -> None:
+    plain = plan_image(tmp_path, TEXT).key
+    (tmp_path / "gone").symlink_to("nothing")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "d").mkdir()
+    assert plan_image(tmp_path, TEXT).key == plain
+    deep = tmp_path / Path(*["d"] * 102)
+    deep.mkdir(parents=True)
+    assert plan_image(tmp_path, TEXT).key == plain
+    (deep / "file").touch()
+    with pytest.raises(DockerfileError, match="nested deeper than 100 directories"):
+        plan_image(tmp_path, TEXT)
+
+
+def test_a_context_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DockerfileError, match="its context cannot be read: No such file or directory"):
+        plan_image(tmp_path / "absent", TEXT)
+
+
+def test_a_link_that_was_planted_after_the_listing_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    directory = tmp_path / "task"
+    (directory / "d").mkdir(parents=True)
+    (directory / "d/secret").write_text("x")
+    context = Context(directory)
+    assert context.files == ("d/secret",)
+    (directory / "d").rename(tmp_path / "aside")
+    (directory / "d").symlink_to("..")
+    with pytest.raises(DockerfileError, match=r"its context cannot be read: d/secret: a link to .* leads out"):
+        context.entries(context.files)

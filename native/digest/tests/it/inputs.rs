@@ -5,8 +5,11 @@ use std::os::unix::fs::{symlink, PermissionsExt};
 
 use crate::input_rule::{normalised, Pieces};
 use crate::support::write;
-use platoon_digest::{hex, input_digest, input_digest_of, input_digests, named_tree_files, tree_files, DigestError};
+use platoon_digest::{
+    hex, input_digest, input_digest_of, input_digests, named_tree_files, tree_files, tree_names, DigestError, Leads,
+};
 use proptest::prelude::*;
+use rustix::fs::{FileType, Mode};
 
 #[derive(serde::Deserialize)]
 struct Vector {
@@ -80,7 +83,69 @@ fn a_context_lists_files_with_their_execute_bits() {
         assert_eq!(rows, [(".hidden", false), ("input/d.csv", false), ("install.sh", true), ("link", false)]);
         assert_eq!(hex(&files[2].file.sha256), "9ab8fabc8c72bfa0416414631e26bd71b01f9dfae98dcf4656b1e2d78307876a");
         let named = ["link", "install.sh", "link"].map(String::from);
-        assert_eq!(named_tree_files(root.path(), &named).expect("reads"), files[2..]);
+        assert_eq!(named_tree_files(root.path(), &named, threads).expect("reads"), files[2..]);
+    }
+}
+
+#[test]
+fn names_of_a_context_say_where_they_lead() {
+    let root = tempfile::tempdir().expect("directory");
+    for path in ["context/a/f", "context/a-b", "context/a/sub/g", "shared"] {
+        write(root.path(), path, "x");
+    }
+    let outside = root.path().join("shared");
+    let links = [
+        ("up", "../../shared"),
+        ("sub/out", "../../../../shared"),
+        ("absolute", outside.to_str().expect("UTF-8")),
+        ("directory", "sub"),
+        ("root", ".."),
+        ("gone", "nothing"),
+        ("loop", "loop"),
+        ("null", "f/x"),
+    ];
+    for (name, target) in links {
+        symlink(target, root.path().join("context/a").join(name)).expect("link");
+    }
+    rustix::fs::mknodat(rustix::fs::CWD, root.path().join("context/fifo"), FileType::Fifo, Mode::RUSR, 0)
+        .expect("FIFO");
+    let expected = [
+        ("a-b", Leads::ToFile),
+        ("a/absolute", Leads::Outside),
+        ("a/directory", Leads::ToDirectory),
+        ("a/f", Leads::ToFile),
+        ("a/gone", Leads::Nowhere),
+        ("a/loop", Leads::Nowhere),
+        ("a/null", Leads::Nowhere),
+        ("a/root", Leads::ToDirectory),
+        ("a/sub/g", Leads::ToFile),
+        ("a/sub/out", Leads::Outside),
+        ("a/up", Leads::ToFile),
+    ]
+    .map(|(path, leads)| (path.to_owned(), leads));
+    for threads in [1, 2] {
+        assert_eq!(tree_names(root.path(), "context".as_ref(), threads).expect("reads"), expected);
+    }
+    let below = tree_names(root.path(), "context/a/sub".as_ref(), 1).expect("reads");
+    assert_eq!(below, [("g".to_owned(), Leads::ToFile), ("out".to_owned(), Leads::Outside)]);
+    assert_eq!(tree_names(root.path(), "".as_ref(), 1).expect("reads").len(), expected.len() + 1);
+    for below in ["shared", "absent", "..", "context/a/absolute"] {
+        let error = tree_names(root.path(), below.as_ref(), 1).expect_err("refused").to_string();
+        assert_eq!(error, format!("{}: Not a directory (os error 20)", root.path().join(below).display()));
+    }
+}
+
+#[test]
+fn of_several_names_that_are_refused_the_first_is_told() {
+    let root = tempfile::tempdir().expect("directory");
+    let paths: Vec<String> = (0..40).map(|number| format!("f{number:02}")).collect();
+    paths.iter().filter(|path| !path.ends_with('7')).for_each(|path| write(root.path(), path, path));
+    for threads in [1, 2, 3] {
+        let error = named_tree_files(root.path(), &paths, threads).expect_err("refused").to_string();
+        assert_eq!(error, format!("{}: not a regular file", root.path().join("f07").display()));
+        let there: Vec<String> = paths.iter().filter(|path| !path.ends_with('7')).cloned().collect();
+        let files = named_tree_files(root.path(), &there, threads).expect("reads");
+        assert_eq!(files.iter().map(|row| row.file.path.clone()).collect::<Vec<_>>(), there);
     }
 }
 
@@ -92,13 +157,13 @@ fn named_files_are_files_of_the_context() {
     symlink("../outside", root.path().join("inside/out")).expect("link");
     let context = root.path().join("inside");
     for path in ["", "/f", "../outside", "../inside/f", "f/../../inside/f", "./..", "f\0"] {
-        let error = named_tree_files(&context, &[path.to_owned()]).expect_err("refused");
+        let error = named_tree_files(&context, &[path.to_owned()], 2).expect_err("refused");
         let expected = format!("{}: {path:?} is no relative path to something within it", context.display());
         assert_eq!(error.to_string(), expected);
         assert!(input_digests(&context, &[path.to_owned()]).is_err());
     }
     for (path, is_escape) in [("g", false), (".", false), ("g/..", false), ("out", true)] {
-        let error = named_tree_files(&context, &[path.to_owned()]).expect_err("refused");
+        let error = named_tree_files(&context, &[path.to_owned()], 2).expect_err("refused");
         assert_eq!(matches!(error, DigestError::EscapingLink { .. }), is_escape, "{path:?}: {error}");
         assert_eq!(matches!(error, DigestError::NotAFile { .. }), !is_escape, "{path:?}: {error}");
         assert!(input_digests(&context, &[path.to_owned()]).is_err());

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,7 +10,7 @@ from urllib.parse import urljoin
 
 from packaging.version import InvalidVersion, Version
 
-from platoon.artifacts.canonical import canonical_bytes
+from platoon.artifacts.canonical import canonical_digest
 from platoon.config.addresses import GIT_SCHEMES, WEB_SCHEMES, check_address
 from platoon.config.credentials import hide_credentials
 from platoon.config.files import read_bytes
@@ -100,8 +99,7 @@ def find_dataset(value: Any, wanted: RegistryReference, registry: str) -> Regist
     if not tasks:
         raise ConfigError(Problem("lists no task", key=key, file=registry))
     plain = [[task.id, task.path, task.repo, task.ref] for task in sorted(tasks, key=lambda task: task.id)]
-    digest = hashlib.sha256(canonical_bytes(plain)).hexdigest()
-    return RegisteredDataset(wanted.name, version, tasks, f"sha256:{digest}")
+    return RegisteredDataset(wanted.name, version, tasks, canonical_digest(plain))
 
 
 def newest(versions: Sequence[str]) -> str:
