@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -18,6 +18,9 @@ from platoon.config.text import printable
 from platoon.errors import Problem
 from platoon.images.image_reference import reference_fault
 
+T = TypeVar("T")
+# One wrong item is told: a file of a megabyte may hold half a million.
+Items = Annotated[list[T], Field(fail_fast=True)]
 NetworkMode = Literal["public", "allowlist", "no-network"]
 NonNegativeNumber = Annotated[float, Field(ge=0)]
 PositiveNumber = Annotated[float, Field(gt=0)]
@@ -103,8 +106,8 @@ class PackageTable(_Table):
     name: str | None = None
     version: Annotated[str, Field(min_length=1)] | None = None
     description: str = ""
-    authors: list[Author] = Field(default_factory=list)
-    keywords: list[str] = Field(default_factory=list)
+    authors: Items[Author] = Field(default_factory=list)
+    keywords: Items[str] = Field(default_factory=list)
 
     @field_validator("name")
     @classmethod
@@ -132,7 +135,7 @@ class McpServer(_Table):
     transport: Literal["stdio", "sse", "streamable-http"] = "sse"
     url: str | None = None
     command: str | None = None
-    args: list[str] = Field(default_factory=list)
+    args: Items[str] = Field(default_factory=list)
     headers: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -165,7 +168,7 @@ class EnvironmentTable(_Table):
 
     docker_image: Image | None = None
     build_timeout_sec: float = 600.0
-    gpu_types: list[str] | None = None
+    gpu_types: Items[str] | None = None
     tpu: Tpu | None = None
     skills_dir: str | None = None
     os: str = "linux"
@@ -174,11 +177,11 @@ class EnvironmentTable(_Table):
     storage_mb: Mebibytes | None = None
     gpus: Annotated[int, Field(ge=0)] | None = None
     network_mode: NetworkMode | None = None
-    allowed_hosts: list[str] | None = None
+    allowed_hosts: Items[str] | None = None
     allow_internet: bool | None = None
     env: Env = Field(default_factory=dict)
     workdir: Workdir | None = None
-    mcp_servers: list[McpServer] = Field(default_factory=list)
+    mcp_servers: Items[McpServer] = Field(default_factory=list)
     healthcheck: Healthcheck | None = None
 
     @model_validator(mode="before")
@@ -218,7 +221,7 @@ class AgentTable(_Table):
     timeout_sec: PositiveNumber | None = None
     user: User | None = None
     network_mode: NetworkMode | None = None
-    allowed_hosts: list[str] | None = None
+    allowed_hosts: Items[str] | None = None
 
     @model_validator(mode="after")
     def _hosts_need_a_list(self) -> Self:
@@ -241,11 +244,11 @@ class VerifierTable(_Table):
     timeout_sec: PositiveNumber = 600.0
     user: User | None = None
     network_mode: NetworkMode | None = None
-    allowed_hosts: list[str] | None = None
+    allowed_hosts: Items[str] | None = None
     env: Env = Field(default_factory=dict)
     environment_mode: Literal["shared", "separate"] | None = None
     environment: EnvironmentTable | None = None
-    collect: list[CollectHook] = Field(default_factory=list)
+    collect: Items[CollectHook] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_mode(self) -> Self:
@@ -273,7 +276,7 @@ class Artifact(_Table):
 
     source: str
     destination: str | None = None
-    exclude: list[str] = Field(default_factory=list)
+    exclude: Items[str] = Field(default_factory=list)
     service: ServiceName = "main"
 
     @model_validator(mode="before")
@@ -312,7 +315,7 @@ class StepTable(_Table):
     verifier: VerifierTable = VerifierTable()
     min_reward: float | dict[str, float] | None = None
     healthcheck: Healthcheck | None = None
-    artifacts: list[Artifact] = Field(default_factory=list)
+    artifacts: Items[Artifact] = Field(default_factory=list)
 
     @field_validator("name")
     @classmethod
@@ -335,8 +338,8 @@ class TaskToml(_Table):
     agent: AgentTable = AgentTable()
     verifier: VerifierTable = VerifierTable()
     solution: SolutionTable = SolutionTable()
-    artifacts: list[Artifact] = Field(default_factory=list)
-    steps: list[StepTable] = Field(default_factory=list)
+    artifacts: Items[Artifact] = Field(default_factory=list)
+    steps: Items[StepTable] = Field(default_factory=list)
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
 
     @model_validator(mode="after")

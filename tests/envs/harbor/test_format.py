@@ -80,6 +80,13 @@ env = { C = "2" }
         ({"task.toml": None}, "task.toml: is missing"),
         ({"task.toml": "a = [\n"}, "task.toml: "),
         ({"task.toml": "x = " + "[" * 5000}, "task.toml: "),
+        ({"task.toml": ".".join("a" * 20_000) + " = 1\n"}, "task.toml: is nested deeper than 200 levels"),
+        ({"task.toml": "[[a]]\n" * 100_000}, "task.toml: has keys of more than 20000 parts in all"),
+        ({"task.toml": "[metadata]\nx = 0x" + "f" * 5000}, "task.toml: holds a number of more than 4300 digits"),
+        ({"task.toml": "artifacts = [" + "1," * 200_000 + "]"}, "task.toml: artifacts.0: must be a mapping, got 1"),
+        ({"task.toml": "steps = [" + "{}," * 200_000 + "]"}, "task.toml: steps.0.name: is required"),
+        ({"task.toml": "[environment.env]\n" + "".join(f"K{n} = 1\n" for n in range(9000))}, "must be text, got 1; and 8980 more"),
+        ({"task.toml": "[environment.env]\n" + "K" * 300_000 + " = 1\n"}, "task.toml: environment.env.KKKK"),
         ({"task.toml": 'agent = "x"\n[verifier]\ntimeout_sec = "9"\n'}, "task.toml: agent: "),
         ({"task.toml": "[verifier]\ntimeout_sec = true\n"}, "task.toml: verifier.timeout_sec: must be a number, got true"),
         ({"task.toml": "[agent]\ntimeout_sec = nan\n"}, "task.toml: agent.timeout_sec: must be"),
@@ -164,6 +171,7 @@ def test_refusals(make_task: MakeTask, files: dict[str, str | None], why: str) -
     assert caught.value.refusal.startswith("task_config: ")
     assert why in caught.value.refusal
     assert caught.value.refusal.isprintable()
+    assert len(caught.value.refusal) < 12_000
 
 
 def test_two_wrong_keys_are_both_named(make_task: MakeTask) -> None:

@@ -141,6 +141,27 @@ def test_a_dataset_that_is_one_such_task(tmp_path: Path, cache: HarborCache, mak
     assert "data/task.toml: has more than" in refused(tmp_path, cache)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (".".join("a" * 20_000) + " = 1\n", "data/.: task.toml: is nested deeper than 200 levels"),
+        ("[[a]]\n" * 100_000, "data/.: task.toml: has keys of more than 20000 parts in all"),
+        ("#" * 1_000_000 + "\n" + "k = 1\n" * 100_000, "task.toml: has 1600001 bytes, more than 1048576"),
+    ],
+)
+def test_a_dataset_that_is_one_task_whose_settings_cost(
+    tmp_path: Path, cache: HarborCache, make_task: MakeTask, text: str, words: str
+) -> None:
+    """Its settings are read for its name before it is taken."""
+    make_task("data", {"task.toml": text})
+    try:
+        (row,) = fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache).lock.tasks
+        said = f"data/{row.source_path}: {str(row.refused).removeprefix('task_config: ')}"
+    except ConfigError as error:
+        said = str(error)
+    assert words in said
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_tasks_of_very_many_files(
     data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch, nested: bool

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.text import printable
 from platoon.envs.harbor.content import is_plain_name
+from platoon.envs.harbor.format import TOML_LIMIT_BYTES
 from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.errors import ConfigError, Problem
 
@@ -144,7 +145,8 @@ def outermost_tasks(task_files: Iterable[str]) -> Iterator[str]:
 def _single_id(tree: Tree) -> str:
     data = tree.read(TASK_FILE) or b""
     try:
-        name = parse_toml(data.decode("utf-8")).get("task", {}).get("name")
+        # A longer one is refused when the task is taken.
+        name = parse_toml(data[:TOML_LIMIT_BYTES].decode("utf-8")).get("task", {}).get("name")
     except (ValueError, AttributeError):
         name = None
     return check_id(tree.reference, name if isinstance(name, str) and name else tree.own_name())
