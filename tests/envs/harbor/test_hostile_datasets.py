@@ -15,6 +15,7 @@ from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources import listing
 from platoon.errors import ConfigError, PlatoonError
 
 pytestmark = pytest.mark.unit
@@ -118,6 +119,16 @@ def test_index_files_that_are_links_out(data: Path, tmp_path: Path, cache: Harbo
 def test_json_that_is_not_what_it_seems(data: Path, tmp_path: Path, cache: HarborCache, text: str) -> None:
     (data / "task-index.json").write_text(text)
     assert "task-index.json" in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize("name", ["task-index.json", "registry.json", "more.jsonl"])
+def test_index_files_of_very_many_values(
+    data: Path, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(listing, "HOLDER_LIMIT", 40)
+    (data / name).write_text('{"a": [' + "{},\n" * 20 + "[]," * 20 + "1]}")
+    more = {"index": ["more.jsonl"]} if name == "more.jsonl" else {}
+    assert f"data/{name}: holds more than 40 mappings and lists" in refused(tmp_path, cache, **more)
 
 
 def test_a_task_file_of_a_gigabyte_is_not_read(

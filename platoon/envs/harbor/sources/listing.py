@@ -22,6 +22,8 @@ from platoon.errors import ConfigError, Problem
 
 INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 TASK_LIMIT = 200_000
+# Mappings and lists of one index file: an empty one takes twenty times its text in memory.
+HOLDER_LIMIT = 10 * TASK_LIMIT
 TASK_FILE = "task.toml"
 SKIPPED_DIRECTORIES = frozenset({"__pycache__"})
 
@@ -87,6 +89,8 @@ def parse_index(reference: str, path: str, data: bytes) -> Any:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=f"{reference}/{path}")) from None
+    if text.count("{") + text.count("[") > HOLDER_LIMIT:
+        raise ConfigError(Problem(f"holds more than {HOLDER_LIMIT} mappings and lists", file=f"{reference}/{path}"))
     if path.endswith(".jsonl"):
         rows = ((line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
         return [_parse(reference, line, place) for line, place in rows]
