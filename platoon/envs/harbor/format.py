@@ -79,7 +79,7 @@ def read_task(directory: Path) -> HarborTask:
         raise TaskRefused("task_config", "tests/test.sh: a task needs tests, and this file is missing")
     return HarborTask(
         directory=directory,
-        name=toml.task.name,
+        name=None if toml.task is None else toml.task.name,
         instruction=read_instruction(directory),
         metadata=toml.metadata,
         environment=toml.environment,
