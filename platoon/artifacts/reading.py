@@ -2,7 +2,8 @@
 
 Assumes nothing of what lies at a path. Guarantees that reading never waits (a FIFO has no writer, a device no end), and that what
 a parser returns can be walked, written as JSON and encoded: nothing is nested deeper than `DEPTH_LIMIT`, no text holds half a
-surrogate pair. Every parser of documents goes through here: `json.loads` ends a process by recursion, and hands surrogates on.
+surrogate pair, no number has more digits than Python writes. Every parser of documents goes through here: `json.loads` ends a
+process by recursion and hands surrogates on, `tomllib` takes memory by the square of a key's length.
 """
 
 from __future__ import annotations
@@ -18,9 +19,20 @@ from typing import Any
 
 SIZE_LIMIT_BYTES = 256 << 20
 DEPTH_LIMIT = 200
+# Parts of all keys and headers of one TOML document: for each the parser keeps about 4 KB in the worst case.
+TOML_PARTS_LIMIT = 20_000
 
 # What may be half a surrogate pair: UTF-8 has none but in escapes.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# Comments and strings, ended where the parser ends them. What follows a string without an end is no TOML.
+_OPAQUE = re.compile(
+    r'''"""(?:[^"\\]|\\.|"(?!""))*+"{3,5}|"(?:[^"\\\n]|\\[^\n])*+"|'{3}(?:[^']|'(?!''))*+'{3,5}|'[^'\n]*+'|#[^\n]*+''', re.DOTALL
+)
+# On text without those: the parts of a header, of a key or of any other word.
+_WORD = r"[A-Za-z0-9_-]++"
+_KEY = re.compile(rf"(^[ \t]*+\[{{1,2}}[ \t]*+)?({_WORD}(?:[ \t]*+\.[ \t]*+{_WORD})*+)[ \t]*+(=?)", re.MULTILINE)
+# Python reads such a number of any length, and writes none of more than 4300 digits.
+_LONG_NUMBER = re.compile(r"0[xob][0-9A-Fa-f_]{3000}")
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
@@ -68,13 +80,35 @@ def parse_json(text: bytes | str, **options: Any) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The value of TOML text. Raises ValueError for what is no TOML or is nested deeper than `DEPTH_LIMIT`."""
+    """The value of TOML text.
+
+    Raises ValueError for what is no TOML, is nested deeper than `DEPTH_LIMIT`, has keys of more than `TOML_PARTS_LIMIT` parts in
+    all, or a number that cannot be written.
+    """
+    _check_keys(text)
     try:
         value = tomllib.loads(text)
     except RecursionError:
         raise _too_deep() from None
     _check_depth(value)
+    if _LONG_NUMBER.search(text):
+        _check_numbers(value)
     return value
+
+
+def _check_keys(text: str) -> None:
+    """Before parsing, which keeps each beginning of a dotted key, and of all keys below a header that header."""
+    if text.count(".") + text.count("=") + text.count("[") < DEPTH_LIMIT:
+        return
+    total = 0
+    for found in _KEY.finditer(_OPAQUE.sub("0", text)):
+        header, key, equals = found.groups()
+        parts = key.count(".") + 1
+        if parts > DEPTH_LIMIT:
+            raise _too_deep()
+        total += parts if header or equals else 0
+    if total > TOML_PARTS_LIMIT:
+        raise ValueError(f"has keys of more than {TOML_PARTS_LIMIT} parts in all")
 
 
 def _check_depth(value: Any) -> None:
@@ -92,6 +126,13 @@ def _check_text(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"text is Unicode without surrogates, and holds \\u{ord(error.object[error.start]):04x} alone") from None
+
+
+def _check_numbers(value: Any) -> None:
+    try:
+        json.dumps(value, default=str)
+    except ValueError:
+        raise ValueError("holds a number of more than 4300 digits") from None
 
 
 def _too_deep() -> ValueError:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from platoon.cli.harbor_fetch import fetch, lock, verify
+from platoon.cli.harbor_images import images
 from platoon.cli.harbor_plan import plan
 from platoon.cli.options import FILE
 from platoon.cli.task_directory import check_task_directory
@@ -22,6 +23,7 @@ harbor.add_command(plan)
 harbor.add_command(fetch)
 harbor.add_command(lock)
 harbor.add_command(verify)
+harbor.add_command(images)
 
 
 @harbor.command("hash")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from platoon.train.config_defs.training import StatsConfig
     from platoon.train.trainer.build import TrainInputs
 
-DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
+DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[smhd]?)")
 SECONDS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

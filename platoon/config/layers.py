@@ -155,6 +155,6 @@ def _children(value: Any) -> Iterable[tuple[str, Any]]:
 
 def _index(part: str, items: list[Any]) -> int | None:
     # isdecimal and a short text: int() of a hostile one is quadratic.
-    if part.isdecimal() and len(part) < 10 and int(part) < len(items):
+    if part.isascii() and part.isdecimal() and len(part) < 10 and int(part) < len(items):
         return int(part)
     return None

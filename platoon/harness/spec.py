@@ -156,7 +156,7 @@ class HarnessSpec(_Table):
     def _codes_are_numbers(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        if any(not str(key).isdigit() for key in value):
+        if any(not (str(key).isascii() and str(key).isdigit()) for key in value):
             raise ValueError("exit codes are whole numbers")
         return {int(key): item for key, item in value.items()}
 

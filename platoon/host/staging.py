@@ -35,6 +35,7 @@ def sweep(parent: Path) -> None:
     for path in parent.iterdir():
         pid, _, rest = path.name.partition(".")
         ticks, _, random = rest.partition(".")
-        if pid.isdigit() and ticks.isdigit() and random and start_ticks(int(pid)) != int(ticks):
+        is_ours = path.name.isascii() and pid.isdigit() and ticks.isdigit() and random != ""
+        if is_ours and start_ticks(int(pid)) != int(ticks):
             with suppress(OSError):
                 remove_tree(path)

@@ -59,12 +59,19 @@ def harbor_options(config: Path, site: Site, overrides: tuple[str, ...] = ()) ->
 
     Paths in them are relative to the file's folder. Raises ConfigError with every problem, and where no entry names a dataset.
     """
+    return [(number, label, options) for number, label, _, options in fetched_entries(config, site, overrides)]
+
+
+def fetched_entries(
+    config: Path, site: Site, overrides: tuple[str, ...] = ()
+) -> list[tuple[int, str, Mapping[str, Any], HarborOptions]]:
+    """`harbor_options`, with the whole entries."""
     found = []
     for number, label, entry in _entries(config, site, overrides):
         key = f"environments.{number}.service_kwargs"
         options = HarborOptions.parse(entry.get("service_kwargs", {}), key=key, file=str(config))
         if options.is_fetched:
-            found.append((number, label, options))
+            found.append((number, label, entry, options))
     if not found:
         raise ConfigError(Problem("names no dataset to fetch", key="environments", file=str(config)))
     return found

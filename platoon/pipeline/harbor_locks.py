@@ -19,7 +19,7 @@ from platoon.envs.harbor.publish import HarborCache, cache_problems
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.task_toml import unread
 from platoon.errors import ConfigError, NotPreparedError, Problem
-from platoon.pipeline.fetch import harbor_options
+from platoon.pipeline.fetch import fetched_entries, harbor_options
 from platoon.site import Site
 
 FETCH_ADVICE = "run platoon harbor fetch CONFIG"
@@ -56,6 +56,25 @@ class CacheFault:
         return f"{self.lock}: task {printable(self.task)}: {self.fault}"
 
 
+def is_lock(path: Path) -> bool:
+    """Whether a file that may be a configuration or a lock is a lock."""
+    return path.name.endswith(".lock.json")
+
+
+def locks_of(path: Path, site: Site, overrides: tuple[str, ...] = ()) -> list[tuple[str, HarborLock, frozenset[str]]]:
+    """The locks that answer a configuration's entries, by environment and with the tasks it excludes; or the lock at `path`.
+
+    Raises ConfigError, NotPreparedError for an entry without a lock.
+    """
+    if is_lock(path):
+        return [(str(path), HarborLock.read(path), frozenset())]
+    own = HarborCache(site.harbor_cache)
+    return [
+        (label, _answer(options, path.parent, own, label).lock, frozenset(entry.get("exclude_tasks", ())))
+        for _, label, entry, options in fetched_entries(path, site, overrides)
+    ]
+
+
 def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[str, ...] = ()) -> Iterator[CheckedLock]:
     """Makes each entry's lock again from its source as it was resolved, up to the first that differs.
 
@@ -80,14 +99,9 @@ def verify_cache(
 
     path: a configuration, or a lock, whose tasks may lie in another Harbor `cache`. tasks: look at these alone. Raises ConfigError.
     """
-    if path.name.endswith(".lock.json"):
-        locks = [(str(path), HarborLock.read(path))]
-    else:
-        if cache is not None:
-            raise ConfigError(Problem("is for a lock; a configuration has its site's", key="--cache"))
-        own = HarborCache(site.harbor_cache)
-        wanted = harbor_options(path, site, overrides)
-        locks = [(label, _answer(options, path.parent, own, label).lock) for _, label, options in wanted]
+    if cache is not None and not is_lock(path):
+        raise ConfigError(Problem("is for a lock; a configuration has its site's", key="--cache"))
+    locks = [(label, lock) for label, lock, _ in locks_of(path, site, overrides)]
     known = {name for _, lock in locks for name in lock.by_name}
     if unknown := sorted(set(tasks) - known):
         raise ConfigError(Problem(f"no task is called {printable(unknown[0])}", key="--task", file=str(path)))

@@ -6,15 +6,21 @@ import json
 import os
 import re
 import stat
+import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import platoon
+from platoon.artifacts import reading
 from platoon.artifacts.canonical import canonical_bytes, read_json
 from platoon.artifacts.publish import publish_bytes
-from platoon.artifacts.reading import DEPTH_LIMIT, open_regular, parse_json, parse_toml, read_regular
+from platoon.artifacts.reading import DEPTH_LIMIT, TOML_PARTS_LIMIT, open_regular, parse_json, parse_toml, read_regular
 from platoon.artifacts.row_log import append_json_line, read_json_lines
 from platoon.errors import ConfigError
 from platoon.host.console import Console
@@ -111,6 +117,90 @@ def test_what_is_read_can_be_written(value: object) -> None:
 def test_deep_toml_is_one_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"nested deeper|too deep|maximum"):
         parse_toml(text)
+
+
+DEEP = ".".join("a" * DEPTH_LIMIT)
+# Texts of few bytes on which the parser would take memory or time by their square, or thousands of bytes for each.
+COSTLY_TOML = {
+    "dotted_key": ".".join("a" * 20_000) + " = 1",
+    "dotted_key_without_value": ".".join("a" * 20_000),
+    "spaced_key": " \t. ".join("a" * 1000) + " = 1",
+    "quoted_key": ".".join(['"a.b"', "'#'"] * 1000) + " = 1",
+    "header": "[" + ".".join("a" * 1000) + "]",
+    "header_of_an_array": "[[ " + ".".join("a" * 1000) + " ]]",
+    "key_of_an_inline_table": "x = {" + ".".join("a" * 1000) + " = 1}",
+    "key_after_strings": 'x = \'\'\'["\'\'\'\ny = """\\"""""""\n' + ".".join("a" * 1000) + " = 1",
+    "key_after_a_comment": '# it\'s """\r\n' + ".".join("a" * 1000) + " = 1",
+    "many_dotted_keys": "".join(f"k{number}.{DEEP[:-4]} = 1\n" for number in range(200)),
+    "dotted_keys_below_a_deep_header": f"[{DEEP}]\n" + "".join(f"k{number}.b.c.d = 1\n" for number in range(6000)),
+    "many_headers": "".join(f"[k{number}.{DEEP[:120]}]\n" for number in range(500)),
+    "many_headers_of_arrays": "[[a]]\n" * (TOML_PARTS_LIMIT + 1),
+    "many_tables": "x = [" + "{a.b.c = {}}," * 7000 + "]",
+    "many_keys": "".join(f"k{number} = []\n" for number in range(TOML_PARTS_LIMIT + 1)),
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY_TOML)
+def test_costly_toml_is_refused_before_it_is_parsed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("tomllib.loads")
+    with pytest.raises(ValueError, match=r"nested deeper than 200 levels|keys of more than 20000 parts"):
+        parse_toml(COSTLY_TOML[kind])
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "0b" + "1" * 20_000, "[{a = 0o" + "7" * 5000 + "}]", "1" * 5000])
+def test_numbers_that_cannot_be_written(number: str) -> None:
+    with pytest.raises(ValueError, match="4300 digits"):
+        parse_toml(f"x = {number}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{DEEP} = 1",
+        "".join(f"k{number} = 1.5\n" for number in range(TOML_PARTS_LIMIT)),
+        "x = [" + "1.5,\n" * 30_000 + "]",
+        'x = "' + "a.b = [" * 30_000 + '"',
+        "x = '''" + "\na.b = [" * 30_000 + "'''",
+        "# " + "a.b = [" * 30_000,
+        "x = 0x" + "f" * 3000,
+    ],
+)
+def test_large_toml_is_read(text: str) -> None:
+    assert parse_toml(text) == tomllib.loads(text)
+
+
+QUOTES = ["'", '"', "'''", '"""']
+PIECES = ["a", "b.c", "a.b.c.d", "x = ", "1", ".", " ", "=", "[", "]", "{", "}", ",", "\n", "\r\n", "\\", "#", *QUOTES]
+
+
+def _noting(parse_key: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
+    def noting(*given: Any) -> Any:
+        seen.append(found := parse_key(*given))
+        return found
+
+    return noting
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_no_key_is_parsed_that_was_not_counted(text: str) -> None:
+    """The text before parsing is read as the parser reads it: whatever key that sees was seen before."""
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        parse_key = tomllib._parser.parse_key  # type: ignore[attr-defined]
+        patch.setattr("tomllib._parser.parse_key", _noting(parse_key, seen))
+        patch.setattr(reading, "DEPTH_LIMIT", 3)
+        with suppress(ValueError):
+            parse_toml(text)
+        # A document of fewer brackets, dots and equals signs than the limit has no key beyond it either.
+        assert all(len(key) <= 3 for _, key in seen), text
+        patch.setattr(reading, "DEPTH_LIMIT", 1)
+        patch.setattr(reading, "TOML_PARTS_LIMIT", 0)
+        seen.clear()
+        with suppress(ValueError):
+            parse_toml(text)
+        plain = text.replace("\r\n", "\n")
+        assert not [key for position, key in seen if plain[position : position + 1] == "="], text
 
 
 # Modules that parse texts of their own making, or stand outside the package when they run, or bound the parser otherwise.

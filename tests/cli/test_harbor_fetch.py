@@ -234,6 +234,56 @@ def test_verify_of_a_configuration(tmp_path: Path, run: Run, repository: Reposit
     assert run("harbor", "verify", config)[0] == exits.DONE
 
 
+STACK = """services:
+  main: {}
+  db: {image: "postgres:16"}
+  judge: {build: {context: judge}}
+"""
+
+
+def test_i005_i013_images_that_locked_tasks_need(tmp_path: Path, run: Run) -> None:
+    """Those of sidecars among them, built ones and references that are pinned."""
+    data = Repository(tmp_path / "data")
+    image = {"environment/Dockerfile": "FROM debian:12\nRUN true\n"}
+    stack = {"environment/docker-compose.yaml": STACK, "environment/judge/Dockerfile": "FROM alpine:3\nRUN true\n"}
+    data.task("a", image)
+    data.task("b", image)
+    data.task("c", {"environment/Dockerfile": "FROM debian:12\nRUN false\n", **stack})
+    data.task("d", {"task.toml": '[environment]\ndocker_image = "postgres:16"\n[verifier.environment]\ndocker_image = "judge:1"\n'})
+    data.task("e", {"task.toml": '[environment]\ndocker_image = "left:1"\n'})
+    data.task("f", {"task.toml": '[environment]\ndocker_image = "refused:1"\n', "instruction.md": None})
+    config = write(tmp_path / "c.yaml", {"dataset": "data"})
+    text = (tmp_path / "c.yaml").read_text()
+    (tmp_path / "c.yaml").write_text(text.replace("  service: harbor", "  exclude_tasks: [e]\n  service: harbor"))
+    code, out, told = run("harbor", "images", "plan", config)
+    assert (code, out) == (exits.CONFIG, "")
+    assert "e0 has no lock" in told and "run platoon harbor fetch CONFIG" in told
+    lock = json.loads(run("harbor", "fetch", config, "--json")[1])["lock"]
+    code, out, _ = run("harbor", "images", "plan", config, "--json")
+    assert code == exits.DONE
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert all(row["environments"] == ["e0"] and row["key"].startswith(("sha256:", "ref:")) for row in rows)
+    shown = {(row["role"], row["kind"], row["tasks"], *row["base"], row["example"]) for row in rows}
+    assert shown == {
+        ("environment", "shared", 2, "debian:12", "a"),
+        ("environment", "per_task", 1, "debian:12", "c"),
+        ("service", "per_task", 1, "alpine:3", "c"),
+        ("service", "prebuilt", 2, "postgres:16", "c"),
+        ("verifier", "prebuilt", 1, "judge:1", "d"),
+    }
+    assert [row["tasks"] for row in rows] == [2, 2, 1, 1, 1]
+    code, out, _ = run("harbor", "images", "plan", config)
+    lines = [" ".join(line.replace("│", " ").split()) for line in out.splitlines()]
+    assert f"{next(row['key'] for row in rows if row['kind'] == 'shared')[:19]} environment shared 2 debian:12 a" in lines
+    assert "ref:postgres:16 service prebuilt 2 c" in lines
+    assert lines[-1] == "3 images to build, 2 of registries"
+    # A lock alone knows of no entry that leaves a task out.
+    code, out, _ = run("harbor", "images", "plan", lock, "--json")
+    assert code == exits.DONE and "ref:left:1" in out and "refused:1" not in out
+    assert run("harbor", "images", "plan", str(tmp_path / "gone.lock.json"))[0] == exits.CONFIG
+    assert run("harbor", "images", "plan")[0] == exits.USAGE
+
+
 def test_a_terminated_fetch_leaves_nothing_running(tmp_path: Path, repository: Repository) -> None:
     """What it started ends with it, and staging is gone; the leftover check of this group looks for the sleeper."""
     (repository.path / "main.py").write_text("import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(100)\n")

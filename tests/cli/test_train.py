@@ -20,7 +20,7 @@ def test_durations(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0m", "-5m", "soon", "5 weeks"])
+@pytest.mark.parametrize("text", ["", "0m", "-5m", "soon", "5 weeks", "٣h"])
 def test_no_durations(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Duration().convert(text, None, None)

@@ -23,6 +23,7 @@ def test_gone_with_the_block_and_with_a_maker_that_was_killed(tmp_path: Path, mo
         for name in (f"{ended.pid}.1.aa", f"{os.getpid()}.1.bb"):
             (parent / name / "deep").mkdir(parents=True)
         (parent / "mine").mkdir()
+        (parent / f"{ended.pid}.².cc").mkdir()
         with staging_dir("staged") as second:
-            assert {path.name for path in parent.iterdir()} == {first.name, second.name, "mine"}
-    assert [path.name for path in parent.iterdir()] == ["mine"]
+            assert {path.name for path in parent.iterdir()} == {first.name, second.name, "mine", f"{ended.pid}.².cc"}
+    assert {path.name for path in parent.iterdir()} == {"mine", f"{ended.pid}.².cc"}

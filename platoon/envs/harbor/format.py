@@ -33,6 +33,9 @@ COMPOSE_FILE = "environment/docker-compose.yaml"
 UNREAD_COMPOSE_FILES = ("docker-compose.yml", "compose.yaml", "compose.yml")
 TOML_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
+# Of what a lock records about one task.
+MOST_PROBLEMS = 20
+MOST_PROBLEM_CHARACTERS = 500
 
 
 class TaskRefused(PlatoonError):
@@ -76,7 +79,7 @@ def read_task(directory: Path) -> HarborTask:
         raise TaskRefused("task_config", "tests/test.sh: a task needs tests, and this file is missing")
     return HarborTask(
         directory=directory,
-        name=toml.task.name,
+        name=None if toml.task is None else toml.task.name,
         instruction=read_instruction(directory),
         metadata=toml.metadata,
         environment=toml.environment,
@@ -89,7 +92,7 @@ def read_task(directory: Path) -> HarborTask:
 
 
 def read_toml(directory: Path) -> TaskToml:
-    """A task's settings alone. Raises TaskRefused naming every wrong key."""
+    """A task's settings alone. Raises TaskRefused naming the wrong keys, the first of many."""
     data = _read(directory, "task.toml", TOML_LIMIT_BYTES)
     try:
         values = parse_toml(data)
@@ -99,7 +102,7 @@ def read_toml(directory: Path) -> TaskToml:
         return TaskToml.model_validate(values)
     except ValidationError as error:
         problems = from_validation_error(error, TaskToml, values, lambda path: "")
-        raise TaskRefused("task_config", "task.toml: " + "; ".join(str(problem) for problem in problems)) from None
+        raise TaskRefused("task_config", "task.toml: " + _listed([str(problem) for problem in problems])) from None
 
 
 def read_instruction(directory: Path) -> str:
@@ -140,6 +143,12 @@ def _bundles_tests(directory: Path, toml: TaskToml) -> bool:
     verifier = toml.verifier
     own_image = verifier.environment is not None and verifier.environment.docker_image is not None
     return verifier.separate and (own_image or is_file(directory / "tests/Dockerfile"))
+
+
+def _listed(problems: list[str]) -> str:
+    shown = [text if len(text) <= MOST_PROBLEM_CHARACTERS else f"{text[:MOST_PROBLEM_CHARACTERS]}…" for text in problems]
+    more = [f"and {len(problems) - MOST_PROBLEMS} more"] if len(problems) > MOST_PROBLEMS else []
+    return "; ".join(shown[:MOST_PROBLEMS] + more)
 
 
 def _read(directory: Path, name: str, limit_bytes: int) -> str:

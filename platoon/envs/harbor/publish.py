@@ -24,7 +24,7 @@ from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.processes import host_name, start_ticks, this_process
 from platoon.host.trees import remove_tree
 
-_STAGED = re.compile(r"(?P<host>[^,]+),(?P<pid>\d+),(?P<ticks>\d+),[0-9a-f]{32}")
+_STAGED = re.compile(r"(?P<host>[^,]+),(?P<pid>[0-9]+),(?P<ticks>[0-9]+),[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)

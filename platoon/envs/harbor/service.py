@@ -265,7 +265,7 @@ async def _wait_healthy(sandbox: Sandbox, check: Healthcheck) -> None:
             return
         starting = loop.time() < free_until
         failures = 0 if starting else failures + 1
-        if failures >= check.retries:
+        if not starting and failures >= check.retries:
             what = "timed out" if result.timed_out else f"exit {result.exit_code}: {result.stderr[-200:].strip()}"
             raise EnvSetupError("env_healthcheck", f"the health check failed {counted(failures, 'time')}, last: {what}")
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)

@@ -1,4 +1,5 @@
-"""Values that take a variable of the host: `${NAME}` and `${NAME:-default}`, whole values alone; text around one keeps it."""
+"""Values that take a variable of the host: `${NAME}` and `${NAME:-default}`, whole values alone. Text around one keeps it, a line
+break in its default too, as with Harbor."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
+_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 
 
 class Template(NamedTuple):

@@ -30,7 +30,7 @@ WITH_HEREDOCS = frozenset({"ADD", "COPY", "RUN"})
 WITH_FLAGS = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 DIRECTIVES = frozenset({"syntax", "escape", "check"})
 
-_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+)")
+_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+)", re.ASCII)
 _HEREDOC = re.compile(r"[0-9]*<<(-?)([^<]+)", re.DOTALL)
 _FLAG = re.compile(r"--[A-Za-z]")
 
@@ -161,7 +161,7 @@ def _instruction(text: str, line: int, file: str) -> Instruction | None:
     words = text.strip().split(None, 1)
     if not words:
         return None
-    keyword = words[0].upper()
+    keyword = _keyword(words[0])
     if keyword not in KEYWORDS:
         raise DockerfileError(f"unknown instruction {words[0][:40]}", line, file=file)
     arguments = words[1].strip() if len(words) > 1 else ""
@@ -170,12 +170,17 @@ def _instruction(text: str, line: int, file: str) -> Instruction | None:
     return Instruction(keyword, arguments, line)
 
 
+def _keyword(word: str) -> str:
+    """In upper case; letters that merely become one of ASCII there, such as a dotless i, make no keyword."""
+    return word.upper() if word.isascii() else word
+
+
 def _heredoc_openings(instruction: Instruction, escape: str) -> Iterator[tuple[str, bool, bool]]:
     """Delimiter, whether tabs are stripped, whether the body expands; of each here-document in order."""
     keyword, arguments = instruction.keyword, instruction.arguments
     if keyword == "ONBUILD":
         words = arguments.split(None, 1)
-        keyword, arguments = words[0].upper(), words[1] if len(words) > 1 else ""
+        keyword, arguments = _keyword(words[0]), words[1] if len(words) > 1 else ""
     if keyword not in WITH_HEREDOCS or "<<" not in arguments or json_words(arguments) is not None:
         return
     for word in split_words(arguments, escape):

@@ -30,7 +30,7 @@ NOT_YET = {
 }
 # Rows whose sentence goes on: what of them can be shown is tested, the rest is named here.
 GOES_ON = {
-    "h008": "that upstream's own adapters run: needs checkouts of them; their shape is tested",
+    "h008": "Frontier-CS's adapter runs by hand: needs its repository; Harbor's own are in none of its packages",
     "h036": "that a sandbox has the value: a stack's start",
     "h041": "that a stack which can start does not stop the run: no provider runs stacks",
     "h052": "that the user is expanded against the image's environment: a session's",

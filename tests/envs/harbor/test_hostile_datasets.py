@@ -15,6 +15,7 @@ from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.sources import listing
 from platoon.errors import ConfigError, PlatoonError
 
 pytestmark = pytest.mark.unit
@@ -120,6 +121,16 @@ def test_json_that_is_not_what_it_seems(data: Path, tmp_path: Path, cache: Harbo
     assert "task-index.json" in refused(tmp_path, cache)
 
 
+@pytest.mark.parametrize("name", ["task-index.json", "registry.json", "more.jsonl"])
+def test_index_files_of_very_many_values(
+    data: Path, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(listing, "HOLDER_LIMIT", 40)
+    (data / name).write_text('{"a": [' + "{},\n" * 20 + "[]," * 20 + "1]}")
+    more = {"index": ["more.jsonl"]} if name == "more.jsonl" else {}
+    assert f"data/{name}: holds more than 40 mappings and lists" in refused(tmp_path, cache, **more)
+
+
 def test_a_task_file_of_a_gigabyte_is_not_read(
     data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +150,27 @@ def test_a_dataset_that_is_one_such_task(tmp_path: Path, cache: HarborCache, mak
     with (make_task("data") / "task.toml").open("ab") as file:
         file.truncate(1 << 30)
     assert "data/task.toml: has more than" in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (".".join("a" * 20_000) + " = 1\n", "data/.: task.toml: is nested deeper than 200 levels"),
+        ("[[a]]\n" * 100_000, "data/.: task.toml: has keys of more than 20000 parts in all"),
+        ("#" * 1_000_000 + "\n" + "k = 1\n" * 100_000, "task.toml: has 1600001 bytes, more than 1048576"),
+    ],
+)
+def test_a_dataset_that_is_one_task_whose_settings_cost(
+    tmp_path: Path, cache: HarborCache, make_task: MakeTask, text: str, words: str
+) -> None:
+    """Its settings are read for its name before it is taken."""
+    make_task("data", {"task.toml": text})
+    try:
+        (row,) = fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache).lock.tasks
+        said = f"data/{row.source_path}: {str(row.refused).removeprefix('task_config: ')}"
+    except ConfigError as error:
+        said = str(error)
+    assert words in said
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -62,6 +62,7 @@ def test_needs_reach_the_sandbox(dataset: Path, tmp_path: Path):
         ('[environment.env]\nA = "${NOT_SET_ANYWHERE}"\n', "env_config", "NOT_SET_ANYWHERE"),
         ('[verifier]\nenvironment_mode = "separate"\n', "env_config", "not served"),
         ('[[verifier.collect]]\ncommand = "true"\nservice = "db"\n', "env_config", "service db"),
+        ('[environment.healthcheck]\ncommand = "exit 7"\nretries = 0\n', "env_healthcheck", "failed 1 time, last: exit 7"),
         ('[environment.healthcheck]\ncommand = "exit 7"\nretries = 2\ninterval_sec = 0.01\n', "env_healthcheck", "exit 7"),
     ],
 )
@@ -77,10 +78,11 @@ def test_sessions_that_cannot_open_say_why_and_leave_nothing(dataset: Path, toml
     assert sandboxes(dataset) == []
 
 
-def test_a_health_check_is_waited_for(dataset: Path):
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_health_check_is_waited_for(dataset: Path, retries: int):
     check = "test -e up || { touch up; exit 1; }"
-    toml = f'[environment.healthcheck]\ncommand = "{check}"\nstart_period_sec = 30.0\nstart_interval_sec = 0.01\nretries = 1\n'
-    write_task(dataset, "task", toml=toml)
+    toml = f'[environment.healthcheck]\ncommand = "{check}"\nstart_period_sec = 30.0\nstart_interval_sec = 0.01\n'
+    write_task(dataset, "task", toml=f"{toml}retries = {retries}\n")
 
     async def scenario(session: HarborSession):
         assert (await session.sandbox.exec("ls")).stdout == "up\n"

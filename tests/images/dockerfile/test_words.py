@@ -212,3 +212,18 @@ def test_escape_of_the_file_is_the_escape_of_its_words() -> None:
     parsed = parse_dockerfile("# escape=`\nFROM a\nENV A=c:\\x` y\n")
     assert parsed.escape == "`"
     assert parsed.instructions[1].arguments == "A=c:\\x` y"
+
+
+@pytest.mark.parametrize("line", ["WORKDıR /app", "ſHELL []", "RUN\u00a0true"])
+def test_letters_that_become_ascii_make_no_keyword(line: str) -> None:
+    try:
+        keywords = [instruction.keyword for instruction in parse_dockerfile(f"FROM x\n{line}\n").instructions]
+    except DockerfileError as error:
+        assert "2: unknown instruction" in str(error)
+    else:
+        assert keywords == ["FROM", "RUN"]
+
+
+def test_blanks_of_a_directive_are_of_ascii() -> None:
+    assert parse_dockerfile("#\u00a0escape=`\nFROM x\n").escape == BACKSLASH
+    assert parse_dockerfile("# escape=`\nFROM x\n").escape == "`"

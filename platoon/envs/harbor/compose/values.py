@@ -18,7 +18,7 @@ MEBIBYTE = 1024 * 1024
 WORD_LIMIT = 10_000
 _TRUE = frozenset({"true", "y", "yes", "on"})
 _FALSE = frozenset({"false", "n", "no", "off"})
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -89,7 +89,7 @@ def number(value: Any) -> float:
         return float(value.value)
     if isinstance(value, str):
         try:
-            found = float(value)
+            found = float(value) if value.isascii() else math.nan
         except ValueError:
             found = math.nan
         if math.isfinite(found):

@@ -16,11 +16,14 @@ from typing import Any, Protocol
 from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.text import printable
 from platoon.envs.harbor.content import is_plain_name
+from platoon.envs.harbor.format import TOML_LIMIT_BYTES
 from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.errors import ConfigError, Problem
 
 INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 TASK_LIMIT = 200_000
+# Mappings and lists of one index file: an empty one takes twenty times its text in memory.
+HOLDER_LIMIT = 10 * TASK_LIMIT
 TASK_FILE = "task.toml"
 SKIPPED_DIRECTORIES = frozenset({"__pycache__"})
 
@@ -86,6 +89,8 @@ def parse_index(reference: str, path: str, data: bytes) -> Any:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=f"{reference}/{path}")) from None
+    if text.count("{") + text.count("[") > HOLDER_LIMIT:
+        raise ConfigError(Problem(f"holds more than {HOLDER_LIMIT} mappings and lists", file=f"{reference}/{path}"))
     if path.endswith(".jsonl"):
         rows = ((line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
         return [_parse(reference, line, place) for line, place in rows]
@@ -144,7 +149,8 @@ def outermost_tasks(task_files: Iterable[str]) -> Iterator[str]:
 def _single_id(tree: Tree) -> str:
     data = tree.read(TASK_FILE) or b""
     try:
-        name = parse_toml(data.decode("utf-8")).get("task", {}).get("name")
+        # A longer one is refused when the task is taken.
+        name = parse_toml(data[:TOML_LIMIT_BYTES].decode("utf-8")).get("task", {}).get("name")
     except (ValueError, AttributeError):
         name = None
     return check_id(tree.reference, name if isinstance(name, str) and name else tree.own_name())

@@ -1,0 +1,53 @@
+"""`platoon harbor images`: the images that the tasks of locks need."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from platoon.cli.options import FILE, common
+from platoon.config.text import counted
+
+KEY_CHARACTERS = 19
+
+
+@click.group()
+def images() -> None:
+    """Plan the images of tasks."""
+
+
+@images.command()
+@click.argument("path", metavar="CONFIG|LOCK", type=FILE)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an image.")
+@common
+def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path | None, log_file: Path | None) -> None:
+    """List the images that locked tasks need.
+
+    Those of most tasks come first. Nothing is fetched or built: what CONFIG names has to be locked.
+    """
+    from rich.table import Table
+
+    from platoon.cli.screen import cell, say, screen
+    from platoon.host.console import Console
+    from platoon.pipeline.harbor_images import needed_images
+    from platoon.site import load_site
+
+    with Console(log_file=log_file):
+        needed = needed_images(path, load_site(site_path), overrides)
+    if as_json:
+        for image in needed:
+            click.echo(json.dumps(image.to_dict(), ensure_ascii=False, sort_keys=True))
+        return
+    table = Table("key", "role", "kind", "tasks", "base", "example", title="images", title_justify="left")
+    for image in needed:
+        key = image.key[:KEY_CHARACTERS] if image.key.startswith("sha256:") else image.key
+        base = ", ".join(image.base) if not image.key.startswith("ref:") else ""
+        table.add_row(cell(key), image.role, image.kind, str(image.tasks), cell(base), cell(image.example))
+    console = screen()
+    console.print(table)
+    built = sum(image.kind in ("shared", "per_task") for image in needed)
+    served = sum(image.kind == "prebuilt" for image in needed)
+    say(console, f"{counted(built, 'image')} to build, {served} of registries")
