@@ -26,7 +26,8 @@ from platoon.host.trees import remove_tree
 
 KEPT_VERSIONS = 3
 LIBRARIES = ("pydantic", "ruamel.yaml")
-CODE = ("envs/harbor", "images/dockerfile", "config/yaml.py", "config/text.py", "config/credentials.py")
+# Whole packages: what a row takes from them is not looked up module by module.
+CODE = ("artifacts", "config", "envs/harbor", "images")
 
 
 @dataclass
@@ -79,15 +80,14 @@ class RowMemo:
 
 
 def code_digest() -> str:
-    """64 hex over the code that makes rows: versions of this package, the core and libraries, and each module that has a part."""
+    """64 hex over the code that makes rows: versions of this package, the core and libraries, and the packages that have a part."""
     root = Path(platoon.__file__).parent
     # Not what the core found of this machine: its cores decide how fast it hashes, not what.
     core = {key: value for key, value in build_info().items() if key == "version" or key.endswith("_rule")}
     libraries = {name: version(name) for name in LIBRARIES}
     digest = hashlib.sha256(json.dumps([platoon.__version__, core, libraries, sys.version_info[:3]], sort_keys=True).encode())
     for name in CODE:
-        path = root / name
-        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+        for file in sorted((root / name).rglob("*.py")):
             digest.update(f"\0{file.relative_to(root)}\0{sha256_file(file)}".encode())
     return digest.hexdigest()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from platoon.envs.harbor import rows
 from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
-from platoon.envs.harbor.row_memo import KEPT_VERSIONS, RowMemo, code_digest
+from platoon.envs.harbor.row_memo import CODE, KEPT_VERSIONS, RowMemo, code_digest
 from platoon.envs.harbor.sources.protocol import FetchTools
 
 pytestmark = pytest.mark.unit
@@ -83,3 +85,12 @@ def test_other_code_has_facts_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         assert RowMemo.of(cache, reads=False).get(digest, "k") is None
     assert len(list((tmp_path / "rows").iterdir())) == KEPT_VERSIONS
     assert len(code_digest()) == 64
+
+
+def test_all_code_that_a_row_is_made_by_counts() -> None:
+    """What the maker of rows imports lies in a package that is digested; what is left out decides no row."""
+    program = "import sys, platoon.envs.harbor.rows; print(*(name for name in sys.modules if name.startswith('platoon.')))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    packages = {name.replace("/", ".") for name in CODE}
+    others = {name.split(".")[1] for name in loaded if not name.startswith(tuple(f"platoon.{package}" for package in packages))}
+    assert others <= {"_native", "core", "envs", "errors", "exits", "host", "registry"}, sorted(others)
