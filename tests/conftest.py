@@ -16,6 +16,16 @@ NAMES = tuple(group.name for group in GROUPS)
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m GROUP` a module that never names the group is not imported: collecting all takes longer than a small group.
+
+    The unit group collects all, and finds tests of no group.
+    """
+    group = config.option.markexpr
+    is_other = group in NAMES and group != "unit" and collection_path.suffix == ".py"
+    return True if is_other and f"mark.{group}" not in collection_path.read_text() else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuses a test of no group: no command would ever run it. What may take longest begins first: workers then end together."""
     homeless = [item.nodeid for item in items if not any(item.get_closest_marker(group) for group in NAMES)]

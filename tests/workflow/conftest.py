@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from platoon.host.locks import file_lock
+
 RECIPE = "tests/recipes/tiny/recipe.yaml"
 # What the run of `trained` wrote into its pipes.
 FIRST_OUTPUT = "first_output.txt"
@@ -78,9 +80,17 @@ def clone(checkout: Path, tmp_path: Path) -> Clone:
 
 @pytest.fixture(scope="session")
 def trained(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
-    """A clone in which the tiny recipe has been trained. Tests that change it put it back."""
-    clone = clone_of(checkout, tmp_path_factory.mktemp("trained") / "clone")
-    done = clone.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
-    (clone.root / FIRST_OUTPUT).write_text(done.stdout + done.stderr)
-    yield clone
+    """A clone in which the tiny recipe has been trained. Tests that change it put it back.
+
+    Of the workers of one session the first trains, and each has a copy: a folder of results can be moved.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
+    with file_lock(shared.with_name("trained.lock"), timeout_s=300, what="the training that tests share"):
+        if not (shared / FIRST_OUTPUT).exists():
+            done = clone_of(checkout, shared).snakemake()
+            assert done.returncode == 0, done.stdout + done.stderr
+            (shared / FIRST_OUTPUT).write_text(done.stdout + done.stderr)
+    own = tmp_path_factory.mktemp("trained") / "clone"
+    shutil.copytree(shared, own, symlinks=True)
+    yield Clone(own)

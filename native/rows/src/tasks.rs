@@ -233,7 +233,7 @@ pub(crate) fn check_group_size(size: u32) -> Result<(), RowsError> {
 pub(crate) fn check_parameters(alpha: &[f64], beta: &[f64]) -> Result<(), RowsError> {
     check_length("beta", beta.len(), alpha.len())?;
     for (column, values) in [("alpha", alpha), ("beta", beta)] {
-        if let Some(index) = first_other(values, |value| (value > 0.0) & (value <= f64::MAX)) {
+        if let Some(index) = first_other(values, |value| value > 0.0 && value.is_finite()) {
             return Err(RowsError::value(column, index, values[index], "must be a positive number"));
         }
     }
@@ -255,7 +255,7 @@ fn check_evidence(evidence: &Evidence<'_>) -> Result<(), RowsError> {
     check_length("passes", evidence.passes.len(), tasks)?;
     check_length("failures", evidence.failures.len(), tasks)?;
     for (column, values) in [("passes", evidence.passes), ("failures", evidence.failures)] {
-        if let Some(index) = first_other(values, |value| (value >= 0.0) & (value <= f64::MAX)) {
+        if let Some(index) = first_other(values, |value| value >= 0.0 && value.is_finite()) {
             return Err(RowsError::value(column, index, values[index], "must be 0 or more"));
         }
     }
