@@ -23,6 +23,7 @@ from platoon.eval.results import REPORTS, Results, Weights, provenance
 from platoon.eval.runner import Play, Progress, play_all
 from platoon.eval.store import EvaluationStore, RolloutRecord
 from platoon.host.console import Console, near
+from platoon.sampling.sample_timeout import told
 from platoon.train.components.entries import EntryTasks
 from platoon.train.run_directory.lease import Lease
 from platoon.train.run_directory.place import refuse_target, refuse_unwritable
@@ -110,7 +111,9 @@ class _Start:
         request, stop = self.request, StopRequest()
         request.output_dir.mkdir(parents=True, exist_ok=True)
         stage = f"evaluation {request.name}"
-        self.console.progress(stage, "starting", place_of(request.config.model_spec()))
+        spec = request.config.model_spec()
+        self.console.progress(stage, "starting", place_of(spec))
+        self.console.say(told([spec.sample_timeout]))
 
         def tell(progress: Progress) -> None:
             self.console.progress(stage, str(progress), "rollouts")

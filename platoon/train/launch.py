@@ -20,6 +20,7 @@ from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.config.text import counted
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
+from platoon.sampling.sample_timeout import told
 from platoon.train.checkpoints.saving import Cadence, kept
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.config_defs.training import StatsConfig
@@ -130,6 +131,8 @@ async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer
     config, console = request.inputs.config, around.console
     places = ", ".join(dict.fromkeys(place_of(spec.model) for spec in specs.values()))
     console.progress(STARTING, request.title, places)
+    if trainer.needs().rollouts:
+        console.say(told(specs[policy].model.sample_timeout for policy in specs if policy in config.agents.sampled))
     stop = StopRequest()
     async with AsyncExitStack() as stack:
         stack.enter_context(SignalHandlers(stop, console.say, then=STOPS))

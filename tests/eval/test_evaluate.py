@@ -153,6 +153,7 @@ def test_the_last_line_says_where_the_report_is(tmp_path: Path) -> None:
     evaluation, told = Evaluation(tmp_path, rewards), io.StringIO()
     with Console(told) as console:
         evaluate(evaluation.request, console, evaluation._open, evaluation._player)
+    assert "longest wait for a sample: 600 s (default)" in told.getvalue().splitlines()
     assert told.getvalue().splitlines()[-1] == f"report in {tmp_path / 'out/reports'}"
     assert (tmp_path / "out/reports/final_report.json").is_file()
 
