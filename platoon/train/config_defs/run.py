@@ -56,7 +56,7 @@ class RunConfig(ConfigModel):
     watchdog: WatchdogConfig = WatchdogConfig()
     """ends a process that no longer moves"""
     seed: Count = 0
-    """order of the tasks and first weights; with `deterministic` every sample too"""
+    """order of the tasks, and weights of a new adapter where the service trains one; with `deterministic` every sample too"""
     deterministic: bool = False
     """the same rows at every repetition, to the byte; needs `train.max_staleness: 0`"""
 
