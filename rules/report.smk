@@ -66,5 +66,5 @@ rule rebuild:
     message:
         "make the inputs again and compare them"
     shell:
-        "exec {params.platoon} verify {params.recipe:q} --results {params.results:q}"
+        "exec {params.platoon} verify --recipe {params.recipe:q} --results {params.results:q}"
         " --site {resources.platoon_site:q} --log-file {log:q}"

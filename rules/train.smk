@@ -31,7 +31,7 @@ rule train_run:
         "train {wildcards.run}"
     shell:
         "exec {params.platoon} train {params.source:q} --inputs {params.inputs:q} {params.parent}"
-        " --run {wildcards.run:q} --receipt {output:q} --time-budget {resources.runtime}m"
+        " --run {wildcards.run:q} --receipt {output:q} --time-budget {resources.runtime}m --requeue"
         " --site {resources.platoon_site:q} --log-file {log:q}"
 
 
@@ -58,7 +58,7 @@ rule evaluate:
         "evaluate {wildcards.run}: {wildcards.evaluation}"
     shell:
         "exec {params.platoon} eval {params.source:q} --inputs {params.inputs:q} --of {input.trained:q}"
-        " --name {wildcards.evaluation:q} --receipt {output:q} --time-budget {resources.runtime}m"
+        " --name {wildcards.evaluation:q} --receipt {output:q} --time-budget {resources.runtime}m --requeue"
         " --site {resources.platoon_site:q} --log-file {log:q}"
 
 

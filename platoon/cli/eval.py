@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from platoon.cli.options import EVALUATION_NAME, Name
+from platoon.cli.options import EVALUATION_NAME, Name, requeuing
 from platoon.cli.train import Duration
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where rollouts and reports go; else below the site's runs.")
 @click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when all rollouts are done.")
 @click.option("--time-budget", type=Duration(), help="Stop within this time (60m); the same command goes on.")
+@requeuing
 @click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
 @click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
 def eval(
@@ -43,6 +44,7 @@ def eval(
     output_dir: Path | None,
     receipt: Path | None,
     time_budget: float | None,
+    requeue: bool,
     log_file: Path | None,
     site: Path | None,
 ) -> None:
@@ -70,7 +72,7 @@ def eval(
             site_file=site,
             console=console,
         )
-        request = replace(request, receipt=receipt, time_budget_s=time_budget, budget_started_at=started_at)
+        request = replace(request, receipt=receipt, time_budget_s=time_budget, budget_started_at=started_at, requeue=requeue)
         code = evaluate(request, console)
     sys.exit(code)
 

@@ -40,6 +40,12 @@ def common(command: Command) -> Command:
     return click.option("--site", "site_path", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")(command)
 
 
+def requeuing(command: Command) -> Command:
+    """`--requeue`."""
+    text = "When the time budget ends it and it got further, put the Slurm job it is in back into the queue, if it may be."
+    return click.option("--requeue", is_flag=True, help=text)(command)
+
+
 def out(help_text: str) -> Callable[[Command], Command]:
     """A required `--out`."""
     return click.option("--out", required=True, type=FILE, help=help_text)

@@ -8,6 +8,7 @@ import click
 
 from platoon.cli.options import FILE, common, out
 from platoon.config.text import counted
+from platoon.pipeline.layout import DEFAULT_RECIPE
 
 
 @click.command()
@@ -27,28 +28,29 @@ def summary(receipts: tuple[Path, ...], out: Path, log_file: Path | None) -> Non
 
 
 @click.command()
-@click.argument("targets", nargs=-1, metavar="[RECIPE] [UNIT]...")
-@click.option("--recipe", "recipe_path", type=FILE, help="The recipe, when the first argument is a unit.")
+@click.argument("targets", nargs=-1, metavar="[RECIPE] [RUN]...")
+@click.option("--recipe", "recipe_path", type=FILE, help=f"The recipe; else the first argument, else {DEFAULT_RECIPE}.")
 @click.option("--results", type=FILE, default=Path("results"), show_default=True, help="Folder whose inputs are compared.")
 @common
 def verify(
     targets: tuple[str, ...], recipe_path: Path | None, results: Path, site_path: Path | None, log_file: Path | None
 ) -> None:
-    """Make the inputs of a recipe's units again in an empty place and compare the bytes (exit 1 when one differs)."""
+    """Make the inputs of each RUN again in an empty place and compare the bytes (exit 1 when one differs).
+
+    RECIPE is the file; RUN a run of it or eval-NAME, all where none is given.
+    """
     from platoon.errors import PlatoonError
     from platoon.host.console import Console
-    from platoon.pipeline.recipe import read_recipe
+    from platoon.pipeline.recipe import open_recipe
     from platoon.pipeline.verify import verify as verify_units
     from platoon.site import load_site
 
-    if recipe_path is None:
-        if not targets:
-            raise click.UsageError("name a recipe: platoon verify RECIPE, or --recipe RECIPE")
-        if not Path(targets[0]).is_file():
-            raise click.UsageError(f"{targets[0]} is no recipe file: name it first, or with --recipe")
+    # No name of a run has a dot or a slash.
+    if recipe_path is None and targets and {".", "/"} & set(targets[0]):
         recipe_path, targets = Path(targets[0]), targets[1:]
+    recipe_path = recipe_path or DEFAULT_RECIPE
     with Console(log_file=log_file) as console:
-        recipe = read_recipe(recipe_path)
+        recipe = open_recipe(recipe_path)
         found = verify_units(recipe, recipe_path.parent, results, targets, site=load_site(site_path), console=console)
         if found is not None:
             raise PlatoonError(str(found))

@@ -57,13 +57,17 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     site, directory = _places(**{name: chosen.pop(name) for name in ("site_path", "output_dir")}, task=chosen["task"])
     with Console(log_file=log_file) as console, Interrupts(console.say), _unless_refused(directory):
         from platoon.eval.adhoc import without_model
+        from platoon.sampling.sample_timeout import told
         from platoon.train.services import place_of
         from platoon.train.trainer.signals import EXIT_CODES, run_loop
 
         console.progress("reading", str(config))
         request = _request(config, overrides, console, site=site, directory=directory, **chosen)
-        place = "" if without_model(request.route) else f" on {place_of(request.opening.spec)}"
+        asks = not without_model(request.route)
+        place = f" on {place_of(request.opening.spec)}" if asks else ""
         console.progress("playing", f"{request.task_id} with {request.route.harness}{place}")
+        if asks:
+            console.say(told([request.opening.spec.sample_timeout]))
         result = run_loop(_play(request, console))
     if isinstance(result, str):
         sys.exit(EXIT_CODES[result])

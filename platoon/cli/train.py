@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from platoon.cli.options import RUN_NAME, Name
+from platoon.cli.options import RUN_NAME, Name, requeuing
 
 if TYPE_CHECKING:
     from platoon.config.load import LoadedConfig
@@ -46,6 +46,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of cli
 @click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when the run is done.")
 @click.option("--from", "parent", type=click.Path(path_type=Path), help="Receipt of the run whose weights this one starts from.")
 @click.option("--time-budget", type=Duration(), help="Stop early enough to save within this time (720m).")
+@requeuing
 @click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
 @click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
 def train(  # noqa: PLR0917  because click passes options by name
@@ -57,6 +58,7 @@ def train(  # noqa: PLR0917  because click passes options by name
     receipt: Path | None,
     parent: Path | None,
     time_budget: float | None,
+    requeue: bool,
     log_file: Path | None,
     site: Path | None,
 ) -> None:
@@ -88,6 +90,7 @@ def train(  # noqa: PLR0917  because click passes options by name
             parent=parent,
             time_budget_s=time_budget,
             budget_started_at=started_at,
+            requeue=requeue,
         )
         code = launch(request, console)
     sys.exit(code)

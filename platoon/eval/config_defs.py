@@ -11,6 +11,7 @@ from platoon.config.model import ConfigModel
 from platoon.config.text import quoted
 from platoon.errors import Problem
 from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.sample_timeout import TIMEOUT_KEY, sample_timeout
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.refused import OMIT, Only
 from platoon.train.config_defs.rollout import RolloutConfig, RolloutLayer, overlay
@@ -23,8 +24,6 @@ from platoon.train.config_defs.values import (
     RendererName,
     ServiceAddressText,
 )
-
-SAMPLE_TIMEOUT_S = 600.0
 
 
 class EvalWorkflow(ConfigModel):
@@ -57,7 +56,7 @@ class InferenceConfig(ConfigModel):
     model_path: str | None = None
     """`tinker://` path of sampler weights; unset, the base model; `--of` and `--checkpoint` win"""
     sample_timeout_seconds: PositiveSeconds | None = None
-    """longest wait for one sample, in seconds; unset, 600"""
+    """longest wait for one sample, in seconds; unset, `TINKER_SAMPLE_TIMEOUT_SECONDS`, else 600"""
     context_window_length: AtLeastOne | None = None
     """tokens of prompt and reply together; unset, what the service tells; prompts beyond it are refused"""
     output_dir: str | None = None
@@ -104,13 +103,14 @@ class EvaluationConfig(ConfigModel):
                 yield Problem(f"must be unique, {quoted(entry.label)} is taken", key=f"environments.{index}.name")
 
     def model_spec(self) -> ModelSpec:
+        """What plays. Raises ConfigError for a variable that says no timeout."""
         own = self.inference
         return ModelSpec(
             own.model_name,
             own.renderer_name,
             dict(own.renderer_kwargs),
             own.context_window_length,
-            own.sample_timeout_seconds or SAMPLE_TIMEOUT_S,
+            sample_timeout((f"inference.{TIMEOUT_KEY}", own.sample_timeout_seconds)),
             self.tinker_base_url,
         )
 

@@ -23,6 +23,8 @@ from platoon.eval.results import REPORTS, Results, Weights, provenance
 from platoon.eval.runner import Play, Progress, play_all
 from platoon.eval.store import EvaluationStore, RolloutRecord
 from platoon.host.console import Console, near
+from platoon.host.slurm import requeue_job
+from platoon.sampling.sample_timeout import told
 from platoon.train.components.entries import EntryTasks
 from platoon.train.run_directory.lease import Lease
 from platoon.train.run_directory.place import refuse_target, refuse_unwritable
@@ -43,7 +45,8 @@ MakePlay = Callable[["EvalRequest", OpenedPolicy], AbstractAsyncContextManager[P
 class EvalRequest:
     """One `platoon eval`. output_dir: where rollouts and reports lie. state_dir: where embedded services keep checkpoints.
 
-    digests: of the input files.
+    digests: of the input files. requeue: whether the end of the time budget puts the Slurm job of this process back into the queue,
+    where rollouts were done.
     """
 
     config: EvaluationConfig
@@ -56,6 +59,7 @@ class EvalRequest:
     receipt: Path | None = None
     time_budget_s: float | None = None
     budget_started_at: float = field(default_factory=time.monotonic)
+    requeue: bool = False
 
 
 def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = open_policy, make_play: MakePlay | None = None) -> int:
@@ -83,6 +87,8 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
             store.add_elapsed(time.monotonic() - began)
     if reason is not None:
         console.say(f"stopped after {reason}: {len(records)} of {counted(len(plan), 'rollout')} are done; the same command goes on")
+        if request.requeue and reason == "budget" and len(records) > len(kept):
+            requeue_job(console.say)
         return EXIT_CODES[reason]
     results = Results(request.name, request.config, request.weights, store, list(records.values()), request.digests)
     idle = "already evaluated, nothing to do; " if len(kept) == len(plan) else ""
@@ -110,7 +116,9 @@ class _Start:
         request, stop = self.request, StopRequest()
         request.output_dir.mkdir(parents=True, exist_ok=True)
         stage = f"evaluation {request.name}"
-        self.console.progress(stage, "starting", place_of(request.config.model_spec()))
+        spec = request.config.model_spec()
+        self.console.progress(stage, "starting", place_of(spec))
+        self.console.say(told([spec.sample_timeout]))
 
         def tell(progress: Progress) -> None:
             self.console.progress(stage, str(progress), "rollouts")

@@ -108,7 +108,7 @@ async def _runtime(
             if missing := missing_checkpoint(error, request.model_path, base_url, state_dir):
                 raise missing from error
             raise
-    sampler = TinkerSampler(client, request.version, sample_timeout_s=spec.sample_timeout_s, base_url=base_url)
+    sampler = TinkerSampler(client, request.version, sample_timeout_s=spec.sample_timeout.seconds, base_url=base_url)
     spec = await with_service_window(spec, lambda: _rest_client(base_url, api_key))
     return PolicyRuntime(MAIN, spec, sampler, renderer)
 

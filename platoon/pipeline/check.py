@@ -24,6 +24,7 @@ from platoon.pipeline.lock import lock_datasets
 from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_named, read_recipe
 from platoon.pipeline.resolve import ResolvedConfig, try_resolve
 from platoon.pipeline.sources import HARBOR, is_spec
+from platoon.sampling.model_spec import ModelSpec
 from platoon.site import Site
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.run import RunConfig
@@ -92,18 +93,21 @@ def _harnesses_of_parts(loaded: LoadedConfig, kind: Kind) -> Iterator[Problem]:
 def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
     """Renderers and embedded models that are none; of a model that only its service knows, the settings."""
     model = model_of(resolved.kind).model_validate_json(json.dumps(resolved.values))
-    if isinstance(model, RunConfig):
-        read = model.agents.sampled if model.trainer == "rl" else {MAIN}
-        models = {section_of(policy): model.model_spec(policy) for policy in sorted(read, key=lambda policy: policy != MAIN)}
-    else:
-        assert isinstance(model, EvaluationConfig)
-        models = {"inference": model.model_spec()}
+    assert isinstance(model, RunConfig | EvaluationConfig)
     try:
-        early_renderers(models)
+        early_renderers(_models(model))
     except ConfigError as error:
         for problem in error.problems:
             rule = f"{problem.file}: {problem.rule}" if problem.file else problem.rule
             yield Problem(rule, problem.key, str(path), problem.advice)
+
+
+def _models(config: RunConfig | EvaluationConfig) -> dict[str, ModelSpec]:
+    """What is sampled, by section."""
+    if isinstance(config, EvaluationConfig):
+        return {"inference": config.model_spec()}
+    read = config.agents.sampled if config.trainer == "rl" else {MAIN}
+    return {section_of(policy): config.model_spec(policy) for policy in sorted(read, key=lambda policy: policy != MAIN)}
 
 
 def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Iterator[Problem]:

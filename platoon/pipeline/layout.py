@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+# Of a command or a workflow that is told of none, in the current folder.
+DEFAULT_RECIPE = Path("recipes/quickstart/recipe.yaml")
+
 EVALUATION_PREFIX = "eval-"
 
 CONFIG = "config.yaml"

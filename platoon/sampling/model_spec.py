@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from platoon.sampling.sample_timeout import SampleTimeout
+
 
 @dataclass(frozen=True)
 class SamplingSettings:
@@ -33,5 +35,5 @@ class ModelSpec:
     renderer_name: str
     renderer_kwargs: Mapping[str, Any] = field(default_factory=dict)
     context_window_length: int | None = None
-    sample_timeout_s: float = 600.0
+    sample_timeout: SampleTimeout = field(default_factory=SampleTimeout)
     base_url: str | None = None

@@ -31,7 +31,7 @@ class Sampler(Protocol):
     """One policy as it is now; a publication swaps what is behind it, between calls."""
 
     async def sample(self, prompt_T: npt.NDArray[np.uint32], settings: SamplingSettings) -> Sample:
-        """Raises `errors.ServiceError` when the service fails, TimeoutError past the spec's `sample_timeout_s`."""
+        """Raises `errors.ServiceError` when the service fails, TimeoutError past the spec's `sample_timeout`."""
         ...
 
     async def score(self, tokens_T: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:

@@ -20,6 +20,9 @@ from platoon.artifacts.receipts import read_receipt, write_receipt
 from platoon.config.text import counted
 from platoon.errors import PlatoonError
 from platoon.host.console import Console, near
+from platoon.host.slurm import requeue_job
+from platoon.sampling.sample_timeout import told
+from platoon.train.checkpoints.rows import checkpoint_rows
 from platoon.train.checkpoints.saving import Cadence, kept
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.config_defs.training import StatsConfig
@@ -49,7 +52,8 @@ class TrainRequest:
     from.
 
     state_dir: where embedded services keep checkpoints, shared by runs and evaluations.
-    budget_started_at: on `time.monotonic`, when the time budget began to count.
+    budget_started_at: on `time.monotonic`, when the time budget began to count. requeue: whether its end puts the Slurm job of this
+    process back into the queue, where the start got further: a run that does not move ends.
     """
 
     run: str
@@ -60,6 +64,7 @@ class TrainRequest:
     parent: Path | None = None
     time_budget_s: float | None = None
     budget_started_at: float = field(default_factory=time.monotonic)
+    requeue: bool = False
 
     @property
     def title(self) -> str:
@@ -94,6 +99,7 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
             write_identity(request.run_dir, identity)
         # JSON is YAML, and canonical JSON is the same bytes for the same values.
         publish_json(request.run_dir / RESOLVED_FILE, config.plain(), WRITABLE)
+        before = _saved_step(request.run_dir)
         try:
             reason = run_loop(_start(request, specs, trainer, _Surroundings(identity, lease, console, make_factory)))
         except OSError as error:
@@ -102,9 +108,16 @@ def train(request: TrainRequest, console: Console, make_factory: Callable[[], Se
             raise lease.loss
     if reason is not None:
         console.say(f"stopped after {reason}; the same command goes on")
+        if request.requeue and reason == "budget" and _saved_step(request.run_dir) > before:
+            requeue_job(console.say)
         return EXIT_CODES[reason]
     _write_receipt(request, trainer, facts, console)
     return exits.DONE
+
+
+def _saved_step(run_dir: Path) -> int:
+    rows = checkpoint_rows(run_dir)
+    return int(rows[-1]["batch"]) if rows else 0
 
 
 def _preview(config: RunConfig, specs: Mapping[str, PolicySpec], trainer: Trainer) -> None:
@@ -130,6 +143,8 @@ async def _start(request: TrainRequest, specs: Mapping[str, PolicySpec], trainer
     config, console = request.inputs.config, around.console
     places = ", ".join(dict.fromkeys(place_of(spec.model) for spec in specs.values()))
     console.progress(STARTING, request.title, places)
+    if trainer.needs().rollouts:
+        console.say(told(specs[policy].model.sample_timeout for policy in specs if policy in config.agents.sampled))
     stop = StopRequest()
     async with AsyncExitStack() as stack:
         stack.enter_context(SignalHandlers(stop, console.say, then=STOPS))

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ from platoon.host.console import Console
 from platoon.host.processes import ProcessIdentity, this_process
 from platoon.train.components.entries import EntryTasks
 from platoon.train.run_directory.lease import live_holder
+from platoon.train.trainer.signals import StopRequest
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -153,6 +156,7 @@ def test_the_last_line_says_where_the_report_is(tmp_path: Path) -> None:
     evaluation, told = Evaluation(tmp_path, rewards), io.StringIO()
     with Console(told) as console:
         evaluate(evaluation.request, console, evaluation._open, evaluation._player)
+    assert "longest wait for a sample: 600 s (default)" in told.getvalue().splitlines()
     assert told.getvalue().splitlines()[-1] == f"report in {tmp_path / 'out/reports'}"
     assert (tmp_path / "out/reports/final_report.json").is_file()
 
@@ -290,6 +294,33 @@ def test_the_time_budget_ends_with_its_own_code(tmp_path: Path) -> None:
 
     evaluation = Evaluation(tmp_path, lambda rollout: waits())
     assert evaluation.run(time_budget_s=0.05) == exits.TRY_AGAIN
+
+
+def test_a_budget_that_is_used_up_requeues_the_job_where_rollouts_were_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops: list[StopRequest] = []
+    requeued: list[int] = []
+
+    @asynccontextmanager
+    async def within(request: EvalRequest, stop: StopRequest):
+        stops.append(stop)
+        yield
+
+    async def waits() -> Played:
+        """Uses up the budget once all of the other task is done."""
+        await asyncio.to_thread(wait_for, lambda: len(list(tmp_path.glob("out/rollouts/a/*/metadata.json"))) == 2)
+        stops[-1].ask("budget")
+        await asyncio.sleep(30)
+        raise AssertionError
+
+    monkeypatch.setattr("platoon.eval.launch._within_budget", within)
+    monkeypatch.setattr("platoon.eval.launch.requeue_job", lambda say: requeued.append(1))
+    evaluation = Evaluation(tmp_path, lambda rollout: scored(1.0) if rollout.task_id == "a" else waits())
+    assert evaluation.run() == exits.TRY_AGAIN and not requeued, "nobody asked for it"
+    shutil.rmtree(tmp_path / "out")
+    assert evaluation.run(requeue=True) == exits.TRY_AGAIN and len(requeued) == 1
+    assert evaluation.run(requeue=True) == exits.TRY_AGAIN and len(requeued) == 1, "nothing was done since"
 
 
 def test_a_service_that_dies_ends_the_evaluation(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 from platoon.errors import ConfigError
 from platoon.eval.opening import OpenRequest, open_policy
 from platoon.local.bases import all_bases
-from platoon.sampling.model_spec import ModelSpec, SamplingSettings
+from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.sample_timeout import SampleTimeout, SamplingSettings
 from platoon.train.services import check_key
 
 
 def request(directory: Path, model: str = "local/tiny", path: str | None = None) -> OpenRequest:
-    spec = ModelSpec(model, "chat_template", base_url="local", sample_timeout_s=60.0)
+    spec = ModelSpec(model, "chat_template", base_url="local", sample_timeout=SampleTimeout(60.0))
     return OpenRequest(spec, path, 3, True, directory, directory / "logs" / "service.log")
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.setup.groups import GROUPS
 
 pytestmark = pytest.mark.unit
 
@@ -60,6 +63,14 @@ def test_every_profile_names_its_settings(checkout: Path) -> None:
         if file.parent.name != "default":
             site = yaml.safe_load(file.read_text())["default-resources"]["platoon_site"]
             assert (checkout / site).is_file(), f"{file}: platoon_site names {site}, which is not there"
+
+
+def test_every_group_of_tests_is_a_marker_that_contributors_are_told_of(checkout: Path) -> None:
+    markers = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    groups = {group.name for group in GROUPS}
+    assert {marker.partition(":")[0] for marker in markers} == groups
+    [told] = re.findall(r"by its marker: (.*?)\. ", (checkout / "CONTRIBUTING.md").read_text())
+    assert set(re.findall(r"`(\w+)`", told)) == groups
 
 
 def test_a_slurm_profile_names_its_status_command(checkout: Path) -> None:

@@ -380,6 +380,13 @@ def test_hostile_requests_are_refused_and_leave_the_others_alone(service: LocalS
         assert ttl.status_code == 422
 
 
+def test_training_begins_from_the_bases_own_weights_whatever_adapter_is_asked_for(client: Any, tokens: list[int]) -> None:
+    asked: list[dict[str, Any]] = [{}, {"seed": 1}, {"seed": 2, "rank": 4}]
+    learners = [client.create_lora_training_client(base_model=BASE, **adapter).result() for adapter in asked]
+    first = [learner.forward([chat(tokens)], "cross_entropy").result().metrics["loss:sum"] for learner in learners]
+    assert first[0] > 0 and first == first[:1] * 3
+
+
 def test_a_truncated_or_damaged_checkpoint_is_the_callers_to_know(
     client: Any, rest: Any, service: LocalServiceProcess, state_dir: Path
 ) -> None:

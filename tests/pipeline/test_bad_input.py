@@ -249,6 +249,17 @@ def test_a_variable_that_holds_no_address_is_named(address: str, monkeypatch: py
     assert NO_ADDRESSES[address] in str(refused.value) and "secret" not in str(refused.value)
 
 
+def test_a_timeout_of_the_environment_that_is_none_stands_in_the_report(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_SAMPLE_TIMEOUT_SECONDS", "soon")
+    code, text = run("config", "validate", make_recipe() / "configs/rl.yaml")
+    assert (code, 'TINKER_SAMPLE_TIMEOUT_SECONDS: must be a number of seconds above 0, got "soon"' in text) == (
+        exits.CONFIG,
+        True,
+    ), text
+
+
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_texts_that_are_addresses_of_a_service(address: str) -> None:
     assert address_problem(address) is None

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from platoon import exits
 from platoon.artifacts.digests import content_hash
 from platoon.errors import ConfigError, NotPreparedError
 from platoon.host.console import Console
 from platoon.pipeline.inputs import build_inputs, opened_inputs, read_inputs
-from platoon.pipeline.layout import INPUT_FILES, inputs_of
+from platoon.pipeline.layout import DEFAULT_RECIPE, INPUT_FILES, inputs_of
 from platoon.pipeline.recipe import read_recipe
 from platoon.pipeline.verify import compare, verify
 from platoon.site import Site
@@ -226,6 +227,29 @@ def test_verify_refuses_what_is_not_there(make_recipe: MakeRecipe, tmp_path: Pat
         verify(recipe, root, tmp_path, ["nobody"], site=site, console=console)
     with pytest.raises(NotPreparedError, match=r"is missing .*--results DIR"):
         verify(recipe, root, tmp_path, ["main"], site=site, console=console)
+
+
+def test_verify_takes_the_workflows_recipe_where_none_is_named(
+    make_recipe: MakeRecipe, tmp_path: Path, site: Site, console: Console, run: Callable[..., tuple[int, str]]
+) -> None:
+    code, told = run("verify", "main")
+    assert (code, f"{DEFAULT_RECIPE}: no such recipe" in told) == (exits.CONFIG, True), told
+    DEFAULT_RECIPE.parent.parent.mkdir()
+    make_recipe().rename(DEFAULT_RECIPE.parent)
+    for unit, config in read_recipe(DEFAULT_RECIPE).units.items():
+        build_inputs(DEFAULT_RECIPE.parent / config, inputs_of(tmp_path / "results", unit), site, console)
+    for named, verified in (
+        ((), "warm, main"),
+        (("main",), "main"),
+        (("main", "warm"), "main, warm"),
+        ((DEFAULT_RECIPE,), "warm, main"),
+        ((DEFAULT_RECIPE, "main"), "main"),
+        (("main", "--recipe", DEFAULT_RECIPE), "main"),
+    ):
+        code, told = run("verify", *named)
+        assert (code, told.splitlines()[-1]) == (0, f"verified: {verified}"), told
+    code, told = run("verify", "mian")
+    assert (code, "no run or evaluation is called mian (known here: warm, main)" in told) == (exits.CONFIG, True), told
 
 
 def test_site_options_stay_out_of_inputs(make_recipe: MakeRecipe, tmp_path: Path, console: Console) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,22 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 STEPS = 40
 RL = "tests/recipes/tiny/rl.yaml"
+# In place of `platoon`: the clock of the time budget stands still until two steps are told.
+BUDGET_OF_TWO_STEPS = """
+from pathlib import Path
+
+from platoon.cli.main import main
+from platoon.train.trainer import run
+from platoon.train.trainer.budget import TimeBudget
+
+metrics = Path("runs/requeued/metrics.jsonl")
+
+def clock():
+    return 1e9 if metrics.exists() and metrics.read_bytes().count(b"\\n") >= 2 else 0.0
+
+run.TimeBudget = lambda budget_s, *_: TimeBudget(budget_s, clock)
+main()
+"""
 
 
 @dataclass(frozen=True)
@@ -41,10 +57,10 @@ class Site:
     def variables(self) -> dict[str, str]:
         return {**self.clone.environment(), **self.slurm}
 
-    def submit(self, name: str, *arguments: str, limit: str) -> str:
+    def submit(self, name: str, *arguments: str, limit: str, program: Sequence[str] = ("-m", "platoon")) -> str:
         """Submits `platoon train` of the recipe's RL run by hand; the job's id. The exit code goes to `<name>.code`."""
         command = shlex.join(
-            [sys.executable, "-m", "platoon", "train", RL, *arguments, "--run", name, "--site", "profiles/local/site.yaml"]
+            [sys.executable, *program, "train", RL, *arguments, "--run", name, "--site", "profiles/local/site.yaml"]
         )
         # A shell that lives on until its child has saved: a site's own script would use exec and leave the code to Slurm.
         script = (
@@ -88,10 +104,14 @@ def test_the_command_as_typed_plans_from_an_empty_home(site: Site, tmp_path: Pat
 
 
 def test_a_recipe_trains_to_its_end_over_signals_and_limits(site: Site) -> None:
-    """Slurm's least time limit is a minute: the job that reaches it runs beside the recipe."""
+    """Slurm's least time limit is a minute, and a job that is requeued waits for two: both run beside the recipe."""
     limited = site.submit("limited", "train.max_training_steps=5000", "--time-budget", "720m", limit="1")
+    (site.clone.root / "budget.py").write_text(BUDGET_OF_TWO_STEPS)
+    arguments = ("train.max_training_steps=5000", "--time-budget", "1s", "--requeue")
+    requeued = site.submit("requeued", *arguments, limit="30", program=["budget.py"])
     recipe_trains_over_a_job_that_got_term_and_one_that_was_killed(site)
     time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site, limited)
+    budget_that_is_used_up_requeues_the_job_until_it_moves_no_more(site, requeued)
     wait_for(lambda: not site.ask("squeue", "--noheader", "--format=%i", "--states=RUNNING,PENDING,COMPLETING"), 60, str)
 
 
@@ -140,3 +160,14 @@ def time_limit_saves_and_exits_143_and_the_next_attempt_goes_on(site: Site, limi
     assert site.read("limited.code").strip() == "0", site.read("limited.log")
     assert [row["step"] for row in site.rows("limited")] == list(range(1, steps + 1))
     assert f"going on after step {len(rows)}" in site.read("limited.log")
+
+
+def budget_that_is_used_up_requeues_the_job_until_it_moves_no_more(site: Site, requeued: str) -> None:
+    """The second start finds its budget used up before a step: it ends with 75."""
+    wait_for(lambda: site.read("requeued.code").strip() == "75", 300, lambda: site.read("requeued.log"))
+    assert " Restarts=1 " in site.ask("scontrol", "show", "job", "--oneliner", requeued)
+    told = site.read("runs/requeued/logs/train.log")
+    rows = site.rows("requeued")
+    saved = [json.loads(line) for line in site.read("runs/requeued/checkpoints.jsonl").splitlines()]
+    assert [row["batch"] for row in saved if row["name"].endswith("_interrupted")] == [len(rows)] and len(rows) >= 2
+    assert told.count("the time budget is used up") == 2

@@ -32,3 +32,15 @@ async def guess(ctx: AgentContext) -> AgentResult:
         await ctx.call_tool("guess", {"text": content})
         messages += [{"role": "assistant", "content": content}, {"role": "user", "content": "again"}]
     return AgentResult()
+
+
+@harness("ask_others")
+async def ask_others(ctx: AgentContext) -> AgentResult:
+    """A turn, then one of a child in each role."""
+    reply = await ctx.chat([{"role": "user", "content": ctx.instruction}])
+    await ctx.call_tool("guess", {"text": str(reply.message.get("content") or "")})
+    if ctx.depth == 0:
+        for role in ("helper", "judge"):
+            asked = await ctx.agents.spawn(f"{role}, guess", role=role, max_steps=1)
+            assert asked.ok, asked.message
+    return AgentResult()

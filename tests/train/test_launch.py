@@ -27,6 +27,7 @@ from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
 from platoon.train.launch import TrainRequest, train
 from platoon.train.run_directory.lease import Lease
+from platoon.train.trainer.budget import TimeBudget
 from platoon.train.trainer.build import TrainInputs
 
 pytestmark = pytest.mark.unit
@@ -342,6 +343,32 @@ def test_a_renderer_that_renders_nothing_is_refused_before_anything_is_made(
         launches.train(launches.request("warm", **settings(launches.directory)))
     assert refusal.value.exit_code == exits.CONFIG
     assert not (launches.directory / "runs").exists() and launches.service.sessions == 0
+
+
+def test_a_budget_that_is_used_up_requeues_the_job_of_a_run_that_got_further(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = replace(launches.request("warm", steps=5000), time_budget_s=0.1)
+    metrics, requeued = request.run_dir / "metrics.jsonl", []
+
+    def budget_of(steps: int) -> None:
+        """The clock of the budget stands still until so many steps are told."""
+
+        def clock() -> float:
+            return float(metrics.exists() and metrics.read_bytes().count(b"\n") >= steps) if steps else 1.0
+
+        monkeypatch.setattr("platoon.train.trainer.run.TimeBudget", lambda budget_s, *_: TimeBudget(budget_s, clock, 0.0))
+
+    monkeypatch.setattr("platoon.train.launch.requeue_job", lambda say: requeued.append(len(metrics.read_bytes().splitlines())))
+    budget_of(1)
+    assert launches.train(request) == exits.TRY_AGAIN and not requeued, "nobody asked for it"
+    trained = len(metrics.read_bytes().splitlines())
+    budget_of(trained + 1)
+    assert launches.train(replace(request, requeue=True)) == exits.TRY_AGAIN
+    assert len(requeued) == 1 and requeued[0] > trained
+    budget_of(0)
+    assert launches.train(replace(request, requeue=True)) == exits.TRY_AGAIN
+    assert len(requeued) == 1, "a start without a step would be followed by another"
 
 
 def test_renderers_of_every_policy_that_agents_sample_are_looked_at(launches: Launches) -> None:

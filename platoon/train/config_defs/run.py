@@ -10,6 +10,7 @@ from pydantic import Field
 from platoon.config.model import ConfigModel
 from platoon.errors import Problem
 from platoon.sampling.model_spec import ModelSpec
+from platoon.sampling.sample_timeout import TIMEOUT_KEY, sample_timeout
 from platoon.train.config_defs import rules
 from platoon.train.config_defs.entries import AgentsConfig, EnvironmentConfig, PolicyConfig
 from platoon.train.config_defs.trainer_options import trainer_option_problems
@@ -25,8 +26,6 @@ from platoon.train.config_defs.training import (
     default_loss_config,
 )
 from platoon.train.config_defs.values import MAIN, Count, PolicyId, ServiceAddressText
-
-SAMPLE_TIMEOUT_S = 600.0
 
 
 class RunConfig(ConfigModel):
@@ -57,7 +56,7 @@ class RunConfig(ConfigModel):
     watchdog: WatchdogConfig = WatchdogConfig()
     """ends a process that no longer moves"""
     seed: Count = 0
-    """order of the tasks and first weights; with `deterministic` every sample too"""
+    """order of the tasks, and weights of a new adapter where the service trains one; with `deterministic` every sample too"""
     deterministic: bool = False
     """the same rows at every repetition, to the byte; needs `train.max_staleness: 0`"""
 
@@ -82,7 +81,8 @@ class RunConfig(ConfigModel):
         return tuple(name for name, policy in self.policies.items() if not policy.trainable)
 
     def model_spec(self, policy: str) -> ModelSpec:
-        """The frozen value that trainer, gateway and evaluation share. Raises KeyError for an unknown policy."""
+        """The frozen value that trainer, gateway and evaluation share. Raises KeyError for an unknown policy,
+        ConfigError for a variable that says no timeout."""
         train = self.train
         own = PolicyConfig() if policy == MAIN else self.policies[policy]
         model, renderer = own.model_name or train.model_name, own.renderer_name or train.renderer_name
@@ -93,7 +93,10 @@ class RunConfig(ConfigModel):
             renderer,
             dict(kwargs),
             own.context_window_length or train.context_window_length,
-            own.sample_timeout_seconds or train.sample_timeout_seconds or SAMPLE_TIMEOUT_S,
+            sample_timeout(
+                (f"policies.{policy}.{TIMEOUT_KEY}", own.sample_timeout_seconds),
+                (f"train.{TIMEOUT_KEY}", train.sample_timeout_seconds),
+            ),
             own.tinker_base_url or self.tinker_base_url,
         )
 

@@ -76,7 +76,7 @@ class TrainConfig(ConfigModel):
     renderer_kwargs: dict[str, Any] = Field(default_factory=dict)
     """settings of the renderer; an unknown one is an error"""
     sample_timeout_seconds: PositiveSeconds | None = None
-    """longest wait for one sample, in seconds; unset, 600"""
+    """longest wait for one sample, in seconds; unset, `TINKER_SAMPLE_TIMEOUT_SECONDS`, else 600"""
     context_window_length: AtLeastOne | None = None
     """tokens of prompt and reply together; unset, what the service tells; prompts beyond it are refused"""
     batch_size: Concurrency = 32

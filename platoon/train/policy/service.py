@@ -209,5 +209,5 @@ class TinkerFactory:
     def sampler(self, client: Any, version: int, spec: PolicySpec) -> VersionedSampler:
         from platoon.sampling.tinker_sampler import TinkerSampler
 
-        timeout_s, address = spec.model.sample_timeout_s, spec.model.base_url
+        timeout_s, address = spec.model.sample_timeout.seconds, spec.model.base_url
         return TinkerSampler(client, version, sample_timeout_s=timeout_s, base_url=address, policy=spec.id)

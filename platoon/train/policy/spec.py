@@ -22,7 +22,8 @@ class PolicySpec:
     """One policy, trained or frozen.
 
     model: base_url None there is the SDK's default address, `local` an embedded service. load_checkpoint_path: state to start a
-    trained policy from, sampler weights to serve a frozen one from. seed: of a new adapter's weights.
+    trained policy from, sampler weights to serve a frozen one from. seed: of a new adapter's weights, where the service
+    trains one.
     """
 
     id: str

@@ -146,7 +146,7 @@ def test_settings_come_in_layers(tmp_path: Path) -> None:
     assert config.loss_of("helper") == ("ppo", {})
     assert config.loss_of("twin") == ("cispo", {"clip_low_threshold": 0.1})
     assert config.model_spec("helper").renderer_name == "other"
-    assert config.model_spec("main").sample_timeout_s == 600.0
+    assert config.model_spec("main").sample_timeout.seconds == 600.0
     assert config.permits == 32
     assert RunConfig.model_validate(config.plain()).staleness_of("twin") == 1
     assert config.agents.policy_of("worker") == "helper"
