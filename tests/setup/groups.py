@@ -97,7 +97,7 @@ def _lacks_apptainer() -> str | None:
 
 _SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
-# Three workers for two cores, as most tests wait for processes they started; a file's tests on one, in the order of tests/conftest.py.
+# Three workers for two cores, as most tests wait for processes they started. A file's tests keep one worker and their order.
 WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 GROUPS = (
