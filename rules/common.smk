@@ -44,6 +44,11 @@ def platoon(wildcards, input):
     return f"{shlex.quote(sys.executable)} -m platoon"
 
 
+def requeue(wildcards, input):
+    """Where a job was submitted for this one rule. One that the whole workflow runs in is somebody's own. Not compared either."""
+    return "--requeue" if workflow.remote_exec else ""
+
+
 def config_path(unit):
     """The configuration that the recipe names for a run, or for the evaluation behind `eval-`."""
     entry = (

@@ -22,6 +22,7 @@ rule train_run:
         runtime="12h",
     params:
         platoon=platoon,
+        requeue=requeue,
         source=lambda wildcards: config_path(wildcards.run),
         inputs=subpath(input.config, parent=True),
         parent=lambda wildcards, input: (
@@ -31,8 +32,8 @@ rule train_run:
         "train {wildcards.run}"
     shell:
         "exec {params.platoon} train {params.source:q} --inputs {params.inputs:q} {params.parent}"
-        " --run {wildcards.run:q} --receipt {output:q} --time-budget {resources.runtime}m --requeue"
-        " --site {resources.platoon_site:q} --log-file {log:q}"
+        " --run {wildcards.run:q} --receipt {output:q} --time-budget {resources.runtime}m"
+        " {params.requeue} --site {resources.platoon_site:q} --log-file {log:q}"
 
 
 rule evaluate:
@@ -52,14 +53,15 @@ rule evaluate:
         runtime="2h",
     params:
         platoon=platoon,
+        requeue=requeue,
         source=lambda wildcards: config_path(f"eval-{wildcards.evaluation}"),
         inputs=subpath(input.config, parent=True),
     message:
         "evaluate {wildcards.run}: {wildcards.evaluation}"
     shell:
         "exec {params.platoon} eval {params.source:q} --inputs {params.inputs:q} --of {input.trained:q}"
-        " --name {wildcards.evaluation:q} --receipt {output:q} --time-budget {resources.runtime}m --requeue"
-        " --site {resources.platoon_site:q} --log-file {log:q}"
+        " --name {wildcards.evaluation:q} --receipt {output:q} --time-budget {resources.runtime}m"
+        " {params.requeue} --site {resources.platoon_site:q} --log-file {log:q}"
 
 
 rule train_all:

@@ -36,7 +36,7 @@ metrics = Path("runs/requeued/metrics.jsonl")
 def clock():
     return 1e9 if metrics.exists() and metrics.read_bytes().count(b"\\n") >= 2 else 0.0
 
-run.TimeBudget = lambda budget_s, *_: TimeBudget(budget_s, clock)
+run.TimeBudget = lambda budget_s, *_: TimeBudget(budget_s, clock, 0.0)
 main()
 """
 
@@ -131,6 +131,8 @@ def recipe_trains_over_a_job_that_got_term_and_one_that_was_killed(site: Site) -
         assert process.poll() is None, told()
 
     until_step(3)
+    trainer = json.loads(site.read("runs/main/process.json"))["pid"]
+    assert b"--requeue" in Path(f"/proc/{trainer}/cmdline").read_bytes().split(b"\0")
     site.ask("scancel", "--signal=TERM", site.job_of("train_run", "main"))
     until_step(8)
     os.kill(json.loads(site.read("runs/main/process.json"))["pid"], signal.SIGKILL)
