@@ -9,8 +9,8 @@ import pytest
 from platoon.errors import ConfigError
 from platoon.eval.opening import OpenRequest, open_policy
 from platoon.local.bases import all_bases
-from platoon.sampling.model_spec import ModelSpec
-from platoon.sampling.sample_timeout import SampleTimeout, SamplingSettings
+from platoon.sampling.model_spec import ModelSpec, SamplingSettings
+from platoon.sampling.sample_timeout import SampleTimeout
 from platoon.train.services import check_key
 
 
