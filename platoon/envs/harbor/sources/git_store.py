@@ -32,6 +32,8 @@ DEEPEN_BY = (50, 500, 5000)
 NO_FILTER_HOSTS = ("huggingface.co", "hf.co")
 # From so many paths on, listing the commit costs less than looking each of them up in every directory.
 LIST_WHOLE_FROM = 64
+# Over the attributes of a commit, which may stand above a task and so outside its tree: files are the blobs that the tree names.
+PLAIN_ATTRIBUTES = "* -text !eol !ident !filter !working-tree-encoding\n"
 
 
 @dataclass(frozen=True)
@@ -165,15 +167,26 @@ class GitStore:
             git = self.git.at(tree, place / "index")
             git.run("sparse-checkout", "set", "--no-cone", "--stdin", stdin=patterns, what="the checkout failed")
             arguments = ("checkout", "--quiet", "--force", "--detach", commit)
-            try:
-                git.run(*arguments, what="the checkout failed")
-            except GitError as error:
-                if not error.is_absent and "promisor" not in error.stderr:
-                    raise
-                # Some servers leave blobs out and do not give them later.
-                self._fetch(commit, filtered=False)
-                git.run(*arguments, what="the checkout failed")
+            with self._plain():
+                try:
+                    git.run(*arguments, what="the checkout failed")
+                except GitError as error:
+                    if not error.is_absent and "promisor" not in error.stderr:
+                        raise
+                    # Some servers leave blobs out and do not give them later.
+                    self._fetch(commit, filtered=False)
+                    git.run(*arguments, what="the checkout failed")
             yield Checkout(tree, git)
+
+    @contextmanager
+    def _plain(self) -> Iterator[None]:
+        """git converts no file in the block; after it attributes hold again, by which git LFS knows its files."""
+        attributes = self.git.directory / "info" / "attributes"
+        attributes.write_text(PLAIN_ATTRIBUTES)
+        try:
+            yield
+        finally:
+            attributes.unlink(missing_ok=True)
 
     def _fetch(self, what: str, *, filtered: bool = True) -> None:
         is_filtered = filtered and (urlsplit(self.url).hostname or "") not in NO_FILTER_HOSTS

@@ -14,6 +14,7 @@ import pytest
 
 from platoon.artifacts.digests import content_hash
 from platoon.envs.harbor import content
+from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources import git as git_source
 from platoon.envs.harbor.sources import git_listing
 from platoon.envs.harbor.sources.git_store import sparse_pattern
@@ -373,6 +374,51 @@ def test_what_the_trees_tell_of_a_task_is_told_before_it_is_checked_out(
     assert repository.git("hash-object", "many/tests/0/f1") not in objects(fetching)
 
 
+@pytest.mark.parametrize(
+    ("place", "attributes"),
+    [
+        ("", "*.md text eol=crlf"),
+        ("", "*.md ident"),
+        ("", "*.md text working-tree-encoding=UTF-16"),
+        ("", "[attr]odd ident text eol=crlf\n*.md odd"),
+        ("", "*.md filter=shout"),
+        ("tasks/", "* text=auto eol=crlf"),
+        ("tasks/one/", "*.md crlf=input eol=crlf ident"),
+    ],
+)
+def test_the_files_of_a_task_are_the_blobs_of_its_tree(
+    make_repository: MakeRepository, fetching: Fetching, tmp_path: Path, place: str, attributes: str
+) -> None:
+    """Attributes above a task are in no tree of its own: what a cache knows of a tree would depend on which commit came first."""
+    settings = tmp_path / "site.gitconfig"
+    settings.write_text('[filter "shout"]\n\tsmudge = tr a-z A-Z\n')
+    fetching.environment["PLATOON_GIT_CONFIG"] = str(settings)
+    repository = make_repository()
+    text = "one\ntwo\n$Id$\n"
+    repository.task("tasks/one", {"instruction.md": text})
+    repository.commit()
+    # As any commit may hold it, whatever git would have made of the file.
+    (repository.path / place / ".gitattributes").write_text(f"{attributes}\n")
+    repository.git("-c", "core.attributesFile=/dev/null", "add", f"{place}.gitattributes")
+    repository.git("commit", "-q", "-m", "attributes")
+    commit = repository.git("rev-parse", "HEAD")
+    (row,) = fetching({"dataset": f"git+{repository.url}@{commit}#tasks"}).lock.tasks
+    assert (fetching.cache.task(row.digest) / "instruction.md").read_bytes() == text.encode()
+
+
+def test_one_commit_has_one_lock_whatever_the_cache_saw_before(make_repository: MakeRepository, fetching: Fetching) -> None:
+    repository = make_repository()
+    repository.task("tasks/one")
+    first = repository.commit()
+    (repository.path / ".gitattributes").write_text("*.md text eol=crlf\n")
+    second = repository.commit()
+    cold = Fetching(fetching.base, HarborCache(fetching.cache.root.with_name("cold")))
+    fetching({"dataset": f"git+{repository.url}@{first}#tasks"})
+    options = {"dataset": f"git+{repository.url}@{second}#tasks"}
+    warm = fetching(options).lock
+    assert warm.to_bytes() == cold(options).lock.to_bytes() == fetching(options, repair=True).lock.to_bytes()
+
+
 def test_lfs_pointers_that_stay_fail_the_fetch(make_repository: MakeRepository, fetching: Fetching) -> None:
     repository = make_repository()
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
@@ -383,15 +429,20 @@ def test_lfs_pointers_that_stay_fail_the_fetch(make_repository: MakeRepository, 
 
 
 def test_lfs_files_are_pulled(make_repository: MakeRepository, fetching: Fetching, tmp_path: Path) -> None:
-    """With a stand-in for `git-lfs` that writes each file it is asked for."""
+    """With a stand-in for `git-lfs` that, as that does, writes each file it is asked for which has its attribute."""
     repository = make_repository()
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
-    repository.task("one", {"environment/big.bin": pointer})
+    repository.task("one", {"environment/big.bin": pointer, ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})
     commit = repository.commit()
     fake = tmp_path / "lfs" / "git-lfs"
     fake.parent.mkdir()
     fake.write_text(
-        '#!/bin/sh\nfor word in "$@"; do case $word in --include=*) printf large > "$GIT_WORK_TREE/${word#*=}";; esac; done\n'
+        """#!/bin/sh
+for word in "$@"; do
+    case $word in --include=*) file=${word#*=} ;; *) continue ;; esac
+    case $(git check-attr --cached filter -- "$file") in *": lfs") printf large > "$GIT_WORK_TREE/$file" ;; esac
+done
+"""
     )
     fake.chmod(0o755)
     fetching.environment["PATH"] = f"{fake.parent}:{fetching.environment['PATH']}"
