@@ -6,21 +6,24 @@ user's: so every fault of a file comes in one report.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from platoon.config.files import named_path
 from platoon.config.load import LoadedConfig
 from platoon.config.model import nearest
-from platoon.config.text import show
+from platoon.config.text import printable, show
 from platoon.envs import service_problem
 from platoon.envs.harbor.selection import read_list_file, read_mapping
 from platoon.envs.harbor.splits import HOLDOUT_SPLITS
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.kinds import Kind, model_of
-from platoon.pipeline.sources import HARBOR
+from platoon.pipeline.sources import HARBOR, is_written
 
 Place = tuple[str, ...]
+# Options that decide what is in a lock.
+ASKED = ("dataset", "adapter", "registry", "tasks", "select", "refuse", "overlays", "index")
 
 
 def raw_entries(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -46,6 +49,25 @@ def service_problems(loaded: LoadedConfig) -> Iterator[Problem]:
         name = entry.get("service")
         if isinstance(name, str) and name and (found := service_problem(name, key=".".join(place))) is not None:
             yield Problem(found.rule, found.key, loaded.file_of(place), found.advice)
+
+
+def shared_lock_problems(loaded: LoadedConfig) -> Iterator[Problem]:
+    """Entries that would write over the lock of an earlier one, which asks for something else."""
+    writers: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for number, entry in raw_entries(loaded.values):
+        place = ("environments", str(number), "service_kwargs", "lock")
+        options = entry.get("service_kwargs")
+        if entry.get("service") != HARBOR or not isinstance(options, dict) or not is_written(place, loaded.values):
+            continue
+        lock = options.get("lock")
+        if not isinstance(lock, str) or not lock or "\0" in lock:
+            continue
+        label, asked = str(entry.get("name") or "default"), {key: options.get(key) for key in ASKED}
+        path = os.path.realpath(named_path(lock, loaded.directory_of(*place)))
+        first, before = writers.setdefault(path, (label, asked))
+        if before != asked:
+            rule = f"environments {printable(first)} and {printable(label)} ask for different tasks and would write the same lock"
+            yield Problem(rule, ".".join(place), loaded.file_of(place), "give each a lock of its own, or leave lock out")
 
 
 def split_problems(loaded: LoadedConfig, kind: Kind) -> Iterator[Problem]:

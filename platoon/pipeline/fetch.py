@@ -16,6 +16,7 @@ from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.datasets import locked_dataset, of_entry, say_warnings
+from platoon.pipeline.early import shared_lock_problems
 from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
 from platoon.pipeline.resolve import harbor_problems, path_problems, relative_paths, resolve
@@ -125,7 +126,7 @@ def _entries(config: Path, site: Site, overrides: tuple[str, ...]) -> Iterator[t
         yield from resolve(config, site, overrides).harbor_entries()
         return
     model, problems = loaded.try_build(EnvironmentsFile)
-    problems += [*harbor_problems(loaded), *path_problems(loaded)]
+    problems += [*harbor_problems(loaded), *path_problems(loaded), *shared_lock_problems(loaded)]
     if problems or model is None:
         raise ConfigError(problems)
     values = model.plain(only_set=True)

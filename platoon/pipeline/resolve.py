@@ -21,7 +21,7 @@ from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.lock import is_other_file
 from platoon.envs.harbor.options import HarborOptions
 from platoon.errors import ConfigError, Problem
-from platoon.pipeline.early import raw_harbor_options, service_problems, split_problems
+from platoon.pipeline.early import raw_harbor_options, service_problems, shared_lock_problems, split_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
 from platoon.pipeline.providers import provider_key, provider_problems
 from platoon.pipeline.sources import HARBOR, is_written, wanted_at, written_paths
@@ -68,6 +68,7 @@ def try_resolve(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> tu
     model, problems = loaded.try_build(model_of(kind))
     problems += harbor_problems(loaded)
     problems += path_problems(loaded)
+    problems += shared_lock_problems(loaded)
     problems += service_problems(loaded)
     problems += split_problems(loaded, kind)
     problems += _providers(loaded, site)

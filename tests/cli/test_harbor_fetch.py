@@ -327,3 +327,23 @@ def test_the_workflow_reads_what_an_entry_is_made_of(tmp_path: Path) -> None:
         "sub/registry.json",
         "sub/tasks/r/task.toml",
     ]
+
+
+@pytest.mark.parametrize("second", ["l.lock.json", "./sub/../l.lock.json"])
+def test_two_entries_that_would_write_the_same_lock(tmp_path: Path, run: Run, second: str) -> None:
+    """The later one would overwrite it without a word, and the earlier one's tasks be lost."""
+    data = Repository(tmp_path / "data")
+    data.task("a")
+    data.task("b")
+    (tmp_path / "sub").mkdir()
+    one = {"dataset": "data", "select": {"name": "a"}, "lock": "l.lock.json"}
+    config = write(tmp_path / "c.yaml", one, {"dataset": "data", "select": {"name": "b"}, "lock": second})
+    for command in (("fetch",), ("lock",), ("lock", "--check"), ("verify",)):
+        code, out, told = run("harbor", command[0], config, *command[1:])
+        assert (code, out) == (exits.CONFIG, "")
+        assert "c.yaml: environments.1.service_kwargs.lock: environments e0 and e1 ask for different tasks" in told
+        assert "give each a lock of its own" in told
+    assert not (tmp_path / "l.lock.json").exists()
+    # Who asks the same may share it.
+    config = write(tmp_path / "c.yaml", one, {**one, "lock": second, "env": {"A": "b"}})
+    assert run("harbor", "fetch", config)[0] == exits.DONE

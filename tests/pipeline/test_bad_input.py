@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from platoon import exits
@@ -128,6 +129,20 @@ def test_a_split_that_there_is_not(
 def test_a_split_that_there_is(changes: dict[str, object], make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
     code, text = run("config", "validate", evaluation(make_recipe(), **changes))
     assert code == exits.DONE, text
+
+
+def test_entries_that_would_write_the_same_lock(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    config = make_recipe() / "configs/rl.yaml"
+    values = yaml.safe_load(config.read_text())
+    (entry,) = values["environments"]
+    entry["service_kwargs"]["lock"] = "l.lock.json"
+    other = {**entry["service_kwargs"], "select": {"name": "t1"}}
+    values["environments"] = [{**entry, "name": "first"}, {**entry, "name": "second", "service_kwargs": other}]
+    config.write_text(yaml.safe_dump(values))
+    for command in (("config", "validate", config), ("resolve", config, "--out", "x.json"), ("harbor", "fetch", config)):
+        code, text = run(*command)
+        assert code == exits.CONFIG
+        assert f"{config}: environments.1.service_kwargs.lock: environments first and second ask for different tasks" in text
 
 
 def test_a_service_that_there_is_not(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
