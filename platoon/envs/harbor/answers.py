@@ -17,7 +17,7 @@ from platoon.config.files import named_path
 from platoon.config.text import counted
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.overlays import Overlay, read_overlay
+from platoon.envs.harbor.overlays import Overlay, overlays_digest, read_overlay
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.selection import Allowlist, read_allowlists
 from platoon.envs.harbor.sources.directory import DirectorySource
@@ -133,6 +133,9 @@ def inputs_digest(
         ],
         **(asked or {}),
     }
+    if overlays and not legacy:
+        # A name stands in the rows of what it changes, and may be the directory's alone, so outside the digest.
+        payload["overlay_names"] = [overlay.name for overlay in overlays]
     return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
 
 
@@ -165,7 +168,7 @@ def why_not(lock: HarborLock, request: Request) -> str | None:
     """Why a lock does not answer a request, None when it does."""
     if not lock.is_legacy:
         return None if lock.inputs == request.inputs else "was written for other settings"
-    if lock.inputs != request.legacy_inputs:
+    if lock.inputs != request.legacy_inputs or lock.overlay != overlays_digest(request.overlays):
         return "is of release 0.4 and was written for other settings"
     stacks = sum(1 for row in lock.tasks if (row.refused or "").startswith("stack:"))
     if stacks and not request.options.refuse.effective_sidecars:

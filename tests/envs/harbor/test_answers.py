@@ -196,6 +196,28 @@ def test_what_was_asked_for_is_in_the_digest(tmp_path: Path, cache: HarborCache)
         assert read_request(HarborOptions.parse(value), tmp_path, cache).inputs == read_request(options(), tmp_path, cache).inputs
 
 
+@pytest.mark.parametrize("lock", [None, "mine.lock.json"])
+def test_an_overlay_of_another_name_is_another_question(
+    hub: FakeHuggingFace, cache: HarborCache, tmp_path: Path, lock: str | None
+) -> None:
+    """Its name is in the lock: what the directory was called at an earlier fetch must not show in a later one."""
+    for name in ("o1", "o2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "overlay.toml").write_text('[[edit]]\nfile = "instruction.md"\npattern = "Do"\nreplace = "Make"\n')
+    first = fetch(options(overlays=["o1"], lock=lock), tmp_path, cache).lock
+    renamed = options(overlays=["o2"], lock=lock)
+    warm = fetch(renamed, tmp_path, cache).lock
+    cold = fetch(renamed, tmp_path, HarborCache(tmp_path / "cold/harbor"), tools=FetchTools(cache, repair=True)).lock
+    assert {row.overlays for row in warm.tasks} == {("o2",)}
+    assert warm.to_bytes() == cold.to_bytes()
+    # With the name in its file it means the same wherever it lies.
+    for name in ("o1", "o2"):
+        path = tmp_path / name / "overlay.toml"
+        path.write_text('name = "mine"\n' + path.read_text())
+    same = [fetch(options(overlays=[name], lock=lock), tmp_path, cache).lock.to_bytes() for name in ("o1", "o2")]
+    assert same[0] == same[1] != first.to_bytes()
+
+
 def test_a_lock_in_a_file_of_ones_own(hub: FakeHuggingFace, cache: HarborCache, tmp_path: Path) -> None:
     wanted = options(lock="locks/mine.lock.json")
     fetched = fetch(wanted, tmp_path, cache)
