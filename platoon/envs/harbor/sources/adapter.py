@@ -129,7 +129,7 @@ def run_adapter(source: AdapterSource, checkout: Path, output: Path, environment
             cwd=directory,
             env=environment,
             timeout_s=TIMEOUT_S,
-            tick=lambda: tools.progress(f"running {printable(shown)[:80]}, {sum(1 for _ in output.iterdir())} written"),
+            tick=lambda: tools.progress(f"running {printable(shown)[:80]}, {len(_written(output))} written"),
         )
     except OSError as error:
         rule = f"the program cannot be run: {printable(options.command[0])}: {error.strerror}"
@@ -137,8 +137,16 @@ def run_adapter(source: AdapterSource, checkout: Path, output: Path, environment
     if result.exit_code or result.timed_out:
         why = "took too long" if result.timed_out else f"ended with exit code {result.exit_code}"
         raise PlatoonError(f"{source.reference}: {printable(shown)} {why}\n{_said(result, environment, options)}")
-    if not any(output.iterdir()):
+    if not _written(output):
         raise ConfigError(Problem("wrote no task", key="adapter", file=source.reference, advice=f"it must write to {OUTPUT}"))
+
+
+def _written(output: Path) -> list[str]:
+    """Names in the output directory; none where the program put no directory, or a link, in its place."""
+    try:
+        return [] if output.is_symlink() else [path.name for path in output.iterdir()]
+    except OSError:
+        return []
 
 
 def _said(result: CommandResult, environment: Mapping[str, str], options: AdapterOptions) -> str:

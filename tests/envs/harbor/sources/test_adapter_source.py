@@ -183,6 +183,38 @@ def test_adapters_that_fail(
     assert not list(fetching.cache.staging.iterdir())
 
 
+def test_an_adapter_that_makes_its_output_anew(make_repository: MakeRepository, fetching: Fetching) -> None:
+    """Nothing is there for longer than a tick takes."""
+    repository = make_repository("upstream")
+    script = (
+        'rm -rf "$2"; sleep 2.5; mkdir -p "$2/a/tests"; cd "$2/a"; touch task.toml; echo d | tee instruction.md > tests/test.sh\n'
+    )
+    (repository.path / "main.sh").write_text(script)
+    adapter = {"repo": repository.url, "commit": repository.commit(), "command": ["sh", "main.sh"]}
+    assert [row.name for row in fetching({"adapter": adapter}).lock.tasks] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "true",
+        'rm -rf "$2"',
+        'rm -rf "$2"; echo x > "$2"',
+        'rm -rf "$2"; ln -s nowhere "$2"',
+        'rm -rf "$2"; ln -s /etc "$2"',
+        'rm -rf "$2"; mkfifo "$2"',
+    ],
+)
+def test_an_adapter_that_leaves_no_directory_of_tasks(make_repository: MakeRepository, fetching: Fetching, script: str) -> None:
+    repository = make_repository("upstream")
+    (repository.path / "main.sh").write_text(f"{script}\n")
+    commit = repository.commit()
+    with pytest.raises(ConfigError) as caught:
+        fetching({"adapter": {"repo": repository.url, "commit": commit, "command": ["sh", "main.sh"]}})
+    assert str(caught.value) == f"adapter:{repository.url}@{commit}: adapter: wrote no task (it must write to {{output}})"
+    assert not list(fetching.cache.staging.iterdir())
+
+
 def test_what_an_adapter_leaves_running_ends(make_repository: MakeRepository, fetching: Fetching, tmp_path: Path) -> None:
     """The leftover check of this group fails when the sleeper lives."""
     repository = make_repository("upstream")
