@@ -31,6 +31,8 @@ _COLON = re.compile(r":|%3a", re.IGNORECASE)
 _DIGEST = re.compile(r"sha(?:256|512):")
 # `name@version` stands there, and no user.
 _WITHOUT_USERS = ("hf:", "harbor:")
+# A program's repository, by its path or as SSH has it, and its commit.
+_ADAPTER = re.compile(r"(?:^|(?<=[^\w@:.-]))adapter:(?:[^:@]*@(?=(?:[0-9a-f]{40}|[0-9a-f]{64})(?![0-9a-f]))|git@(?=[^:@]+:))")
 
 _PARAMETER = re.compile(r"(?P<start>[?&;])(?P<name>[\w.%-]+)=[^&;#\s'\"]+")
 _HEADER = re.compile(
@@ -117,6 +119,9 @@ def _hidden_in_path(text: str) -> str:
     pieces = text.split("/")
     for index, piece in enumerate(pieces):
         cut = _after_at(piece)
+        plain = _ADAPTER.search(piece)
+        if plain is not None and plain.end() == cut:
+            continue
         if cut and _COLON.search(piece, 0, cut) is not None and not _DIGEST.match(piece, cut):
             pieces[index] = f"{HIDDEN}@{piece[cut:]}"
     return "/".join(pieces)

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.unit
 
 SECRET = "s3cr3tS3CR3T"
 
+COMMIT = "6e596f91" * 5
+
 HIDDEN = [
     (f"https://u:{SECRET}@h/x", "https://***@h/x"),
     (f"fatal: unable to access 'https://u:{SECRET}@h/x/': 403", "fatal: unable to access 'https://***@h/x/': 403"),
@@ -25,6 +27,11 @@ HIDDEN = [
     (f"https://u:pa/{SECRET}@h/x", "https://***@h/x"),
     (f"https://u:p?{SECRET}@h/x", "https://***@h/x"),
     (f"https://{SECRET}@h", "https://***@h"),
+    (f"adapter:{SECRET}@h/x", "***@h/x"),
+    (f"adapter:u:{SECRET}@h/x", "***@h/x"),
+    (f"my-adapter:{SECRET}@{COMMIT}", f"***@{COMMIT}"),
+    (f"u:{SECRET}@{COMMIT}", f"***@{COMMIT}"),
+    (f"adapter:https://u:{SECRET}@h/x@{COMMIT}", f"adapter:https://***@h/x@{COMMIT}"),
     (f"https://a@{SECRET}@h", "https://***@h"),
     (f"ssh://git:{SECRET}@h/x", "ssh://***@h/x"),
     (f"https://h/?a=1&access_token={SECRET}&b=2", "https://h/?a=1&access_token=***&b=2"),
@@ -52,6 +59,13 @@ PLAIN = [
     "reg.io:5000/a/b:tag@sha256:00",
     "docker://a:tag@sha256:00",
     "file:///srv/a@b",
+    f"adapter:repo@{COMMIT}/registry.json",
+    f"adapter:../the/repo@{COMMIT}#sub/folder",
+    f"adapter:/srv/repo@{'0' * 64}: adapter: wrote no task",
+    f'"adapter:repo@{COMMIT}" ran',
+    f"adapter:https://h/repo@{COMMIT}",
+    f"adapter:ssh://git@h/repo@{COMMIT}",
+    f"adapter:git@h.org:o/repo@{COMMIT}",
     "me@host.org at 12:30",
     "https://h/x?sort=1&page=2",
     "the token of the task was refused",
