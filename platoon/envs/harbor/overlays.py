@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -29,10 +29,11 @@ from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
 from platoon.config.problems import from_validation_error
 from platoon.config.text import counted, printable
-from platoon.envs.harbor.format import TaskRefused
+from platoon.envs.harbor.format import HASHED_DIRECTORIES, TaskRefused
 from platoon.errors import ConfigError, Problem
 
 OVERLAY_FILE = "overlay.toml"
+IGNORE_FILE = ".gitignore"
 SIZE_LIMIT_BYTES = 1024 * 1024
 EDITED_LIMIT_BYTES = 64 * 1024 * 1024
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -200,7 +201,7 @@ def read_overlay(directory: Path) -> Overlay:
     shown = printable(str(path))
     data = read_bytes(path, limit_bytes=SIZE_LIMIT_BYTES, shown_as=shown)
     try:
-        values = parse_toml(data.decode("utf-8"))
+        values = parse_toml(data.decode("utf-8-sig"))
     except ValueError as error:
         raise ConfigError(Problem(f"is not TOML: {printable(str(error))}", file=shown)) from None
     try:
@@ -234,6 +235,16 @@ def apply_files(overlay: Overlay, task: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(target, 0o755 if copy.executable else 0o644) as beside:
             shutil.copyfile(overlay.directory / copy.source, beside)
+
+
+def check_copies(overlays: Sequence[Overlay], kept: Container[str]) -> None:
+    """Raises TaskRefused (`overlay`) for a `[[copy]]` without effect. kept: the files that a fetch keeps of the overlaid task."""
+    for overlay in overlays:
+        for copy in overlay.copies:
+            file = str(PurePosixPath(copy.file))
+            if file not in kept and file != IGNORE_FILE:
+                why = f"is not kept: it is ignored, or in none of {', '.join(f'{name}/' for name in HASHED_DIRECTORIES)}"
+                raise _refused(overlay, copy.file, why)
 
 
 def overlays_digest(overlays: Sequence[Overlay]) -> str | None:

@@ -17,7 +17,7 @@ from platoon.envs.harbor.content import HASH_ERRORS, SHOWN_PROBLEMS, read_conten
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
-from platoon.envs.harbor.overlays import Overlay, apply_files
+from platoon.envs.harbor.overlays import Overlay, apply_files, check_copies
 from platoon.envs.harbor.publish import publish_task
 from platoon.envs.harbor.reuse import Reuse
 from platoon.envs.harbor.row_memo import RowMemo
@@ -213,12 +213,13 @@ def prepared(
         try:
             for overlay in wanted:
                 apply_files(overlay, copy)
+            if problems := list(tree_problems(copy, shown_as)):
+                raise ConfigError(problems)
+            after = read_contents(copy)
+            check_copies(wanted, {file.path for file in after.files})
         except TaskRefused as refused:
             yield Prepared(item.directory, contents, refusal=refused.why)
             return
-        if problems := list(tree_problems(copy, shown_as)):
-            raise ConfigError(problems)
-        after = read_contents(copy)
         yield Prepared(copy, after, contents.digest if after.digest != contents.digest else None)
 
 
