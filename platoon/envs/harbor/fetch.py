@@ -82,7 +82,7 @@ def make_lock(
 ) -> tuple[HarborLock, TakenTasks]:
     """The lock of a resolved dataset, its tasks in the cache; nothing is written but those. Raises ConfigError, PlatoonError."""
     options, source = request.options, request.source
-    listed = selection.add_index_files(dataset.list_tasks(), options, dataset, source.reference)
+    listed = selection.add_index_files(dataset.list_tasks(), options, dataset, source.reference, tools.say)
     chosen = selection.select(listed, options, request.lists, source.reference)
     overlay = overlays_digest(request.overlays) if request.overlays else None
     reuse = Reuse(tools.cache, not tools.repair, rows_of(older, dataset.resolved, overlay))

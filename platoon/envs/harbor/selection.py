@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +21,8 @@ from platoon.errors import ConfigError, Problem
 
 LIST_LIMIT_BYTES = 64 * 1024 * 1024
 NAMED = 5
+# An id may hold the sign.
+_COMMENT = re.compile(r"(?:^|\s)#")
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,21 @@ def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
     return lists
 
 
-def add_index_files(tasks: Sequence[SourceTask], options: HarborOptions, dataset: Dataset, shown_as: str) -> list[SourceTask]:
-    """Tasks with the fields of `index:` files laid over what their dataset says of them."""
+def add_index_files(
+    tasks: Sequence[SourceTask], options: HarborOptions, dataset: Dataset, shown_as: str, say: Callable[[str], None]
+) -> list[SourceTask]:
+    """Tasks with the fields of `index:` files laid over what their dataset says of them. say: told of a file that adds nothing."""
     fields: dict[str, dict[str, Any]] = {task.id: dict(task.index) for task in tasks}
     for item in options.index:
         if isinstance(item, IndexMetadata):
             continue
         wanted = IndexFile(path=item) if isinstance(item, str) else item
-        for name, row in _index_rows(dataset.read_index(wanted.path), wanted, shown_as).items():
+        rows = _index_rows(dataset.read_index(wanted.path), wanted, shown_as)
+        for why in _idle(rows, wanted, fields):
+            say(f"warning: {shown_as}: index {printable(wanted.path)}: {why}")
+        for name, row in rows.items():
             if name in fields:
-                fields[name].update({key: value for key, value in row.items() if wanted.fields is None or key in wanted.fields})
+                fields[name].update(row)
     return [replace(task, index=fields[task.id]) for task in tasks]
 
 
@@ -108,7 +117,7 @@ def read_list_file(path: Path, shown_as: str) -> bytes:
 def read_mapping(data: bytes, shown_as: str) -> Any:
     """The value of a `.json` or `.toml` list file. Raises ConfigError."""
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
         return parse_toml(text) if shown_as.endswith(".toml") else parse_json(text)
     except ValueError as error:
         raise ConfigError(Problem(f"cannot be read: {str(error)[:200]}", file=shown_as)) from None
@@ -122,19 +131,46 @@ def _ids(data: bytes, shown_as: str) -> list[str]:
             raise ConfigError(Problem("must be a list of task ids, or split names with lists of them", file=shown_as))
         return [name for part in parts for name in part]
     try:
-        lines = data.decode("utf-8").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=shown_as)) from None
-    return [name for line in lines if (name := line.partition("#")[0].strip())]
+    return [name for line in lines if (name := _COMMENT.split(line, maxsplit=1)[0].strip())]
 
 
 def _index_rows(value: Any, wanted: IndexFile, reference: str) -> dict[str, dict[str, Any]]:
+    """Task ids to the fields that are taken. Raises ConfigError."""
     if isinstance(value, dict) and all(isinstance(row, dict) for row in value.values()):
-        return value
+        return {name: _taken(row, wanted) for name, row in value.items()}
     if not isinstance(value, list) or not all(isinstance(row, dict) and isinstance(row.get(wanted.key), str) for row in value):
         rule = f"must map task ids to fields, or list rows that name their task under {wanted.key}"
         raise ConfigError(Problem(rule, key=wanted.path, file=reference))
-    return {row[wanted.key]: {key: field for key, field in row.items() if key != wanted.key} for row in value}
+    rows: dict[str, dict[str, Any]] = {}
+    places: dict[str, int] = {}
+    for number, row in enumerate(value, 1):
+        name = row[wanted.key]
+        fields = _taken({key: field for key, field in row.items() if key != wanted.key}, wanted)
+        # As JSON, where `true` is not 1.
+        if name in rows and json.dumps(rows[name], sort_keys=True) != json.dumps(fields, sort_keys=True):
+            rule = f"rows {places[name]} and {number} give task {printable(name)} different values"
+            raise ConfigError(Problem(rule, key=wanted.path, file=reference, advice="leave one of them"))
+        rows[name] = fields
+        places.setdefault(name, number)
+    return rows
+
+
+def _taken(row: Mapping[str, Any], wanted: IndexFile) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if wanted.fields is None or key in wanted.fields}
+
+
+def _idle(rows: Mapping[str, Mapping[str, Any]], wanted: IndexFile, known: Container[str]) -> Iterator[str]:
+    """Why an index file, or a field that it is to give, adds nothing."""
+    used = [row for name, row in rows.items() if name in known]
+    if not used:
+        yield "no row is of a task of the dataset"
+        return
+    there = {key for row in used for key in row}
+    if missing := [name for name in wanted.fields or () if name not in there]:
+        yield f"no row of a task has the field {_some(missing)}"
 
 
 def _matches(task: SourceTask, name: str, values: Sequence[Any]) -> bool:

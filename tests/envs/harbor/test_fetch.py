@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -250,6 +251,93 @@ def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> N
     assert by_kind.lock.runnable == ("task-3",)
     assert by_kind.lock.selection == {"tasks": {}, "select": {"index.kind": [2, True]}, "selected": 1, "of": 4}
     assert fetch(options(select={"name": "task-[01]"}), tmp_path, cache).lock.runnable == ("task-0", "task-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("l.txt", b"a#1\n"),
+        ("l.txt", b"\xef\xbb\xbfa#1\n"),
+        ("l.txt", b"\xef\xbb\xbf# a\n  # a\na#1 # a\n\t#a"),
+        ("l.json", b'\xef\xbb\xbf["a#1"]'),
+        ("l.toml", b'\xef\xbb\xbftrain = ["a#1"]'),
+    ],
+)
+def test_allowlists_as_editors_leave_them(make_task: MakeTask, tmp_path: Path, cache: HarborCache, name: str, data: bytes) -> None:
+    """With a byte order mark, and ids that hold the sign of a comment."""
+    for task in ("a", "a#1"):
+        make_task(task, root=tmp_path / "data")
+    (tmp_path / name).write_bytes(data)
+    assert fetch(options(tasks=name), tmp_path, cache).lock.runnable == ("a#1",)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"task_id": "t", "f": 1}, {"task_id": "other"}, {"task_id": "t", "f": 2}], "rows 1 and 3 give task t different values"),
+        ([{"task_id": "t", "f": 1}, {"task_id": "t", "f": True}], "rows 1 and 2 give task t different values"),
+        ([{"task_id": "x", "f": 1}, {"task_id": "x"}], "rows 1 and 2 give task x different values"),
+        ([{"task_id": "t", "f": 1}, {"f": 1, "task_id": "t"}, {"task_id": "t", "f": 1, "untaken": 2}], None),
+    ],
+)
+def test_rows_of_an_index_that_contradict_each_other(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, rows: list[dict[str, Any]], told: str | None
+) -> None:
+    make_task("t", root=tmp_path / "data")
+    wanted = options(index=[{"path": "x.jsonl", "fields": ["f"]}])
+    (tmp_path / "data/x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    if told is None:
+        assert fetch(wanted, tmp_path, cache).lock.tasks[0].index == {"f": 1}
+        return
+    with pytest.raises(ConfigError) as caught:
+        fetch(wanted, tmp_path, cache)
+    assert str(caught.value) == f"data: x.jsonl: {told} (leave one of them)"
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "told"),
+    [
+        ({"task_id": "zz", "f": 1}, None, ["no row is of a task of the dataset"]),
+        ({"task_id": "t", "f": 1}, ["nope", "f", "gone"], ["no row of a task has the field nope, gone"]),
+        ({"task_id": "t", "f": 1}, ["f"], []),
+        ({"task_id": "t"}, None, []),
+    ],
+)
+def test_an_index_that_adds_nothing_is_warned_of(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, row: dict[str, Any], fields: list[str] | None, told: list[str]
+) -> None:
+    make_task("t", root=tmp_path / "data")
+    (tmp_path / "data/x.jsonl").write_text(json.dumps(row))
+    said: list[str] = []
+    fetch(options(index=[{"path": "x.jsonl", "fields": fields}]), tmp_path, cache, tools=FetchTools(cache, say=said.append))
+    assert said == [f"warning: data: index x.jsonl: {why}" for why in told]
+
+
+@pytest.mark.parametrize(
+    ("file", "kept"),
+    [
+        ("data/f", False),
+        ("NOTES.txt", False),
+        ("environment/x.pyc", False),
+        ("environment/out.log", False),
+        ("environment/f", True),
+        ("./tests//f", True),
+        ("README.md", True),
+        (".gitignore", True),
+    ],
+)
+def test_a_copy_of_an_overlay_that_no_fetch_would_keep(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, file: str, kept: bool
+) -> None:
+    make_task("t", {".gitignore": "*.log\n*.pyc\n"}, tmp_path / "data")
+    (tmp_path / "over").mkdir()
+    (tmp_path / "over/f").write_text("x")
+    (tmp_path / "over/overlay.toml").write_text(f'[[copy]]\nfile = "{file}"\nsource = "f"\n')
+    (row,) = fetch(options(overlays=["over"]), tmp_path, cache).lock.tasks
+    if kept:
+        assert row.runnable and (cache.task(row.digest) / file).read_text() == "x"
+    else:
+        assert (row.refused or "").startswith(f"overlay: over: {file}: is not kept: it is ignored, or in none of environment/, ")
 
 
 @pytest.mark.parametrize(
