@@ -39,7 +39,12 @@ def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
     _refuse_other(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent / f".{path.name}.{secrets.token_hex(6)}.partial"
-    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    try:
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    except OSError as error:
+        # The passing name is nobody's concern.
+        error.filename = str(path)
+        raise
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file

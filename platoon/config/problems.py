@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from platoon.config.model import PROBLEMS_ERROR, nearest
-from platoon.config.text import printable, show
+from platoon.config.text import counted, printable, show
 from platoon.errors import Problem
 
 # Error types of pydantic whose own message does not speak of configuration.
@@ -39,6 +39,13 @@ _BOUNDS: Mapping[str, tuple[str, str]] = {
     "less_than": ("must be below", "lt"),
     "less_than_equal": ("must be at most", "le"),
     "multiple_of": ("must be a multiple of", "multiple_of"),
+}
+
+_LENGTHS: Mapping[str, tuple[str, str, str]] = {
+    "too_short": ("must be a list of at least {}", "min_length", "item"),
+    "too_long": ("must be a list of at most {}", "max_length", "item"),
+    "string_too_short": ("must be text of at least {}", "min_length", "character"),
+    "string_too_long": ("must be text of at most {}", "max_length", "character"),
 }
 
 FileOf = Callable[[tuple[str, ...]], str]
@@ -83,6 +90,9 @@ def _rule(kind: str, message: str, context: Mapping[str, Any]) -> str:
         return f"{words} {context[bound]:g}"
     if kind in ("literal_error", "enum"):
         return f"must be one of {context['expected'].replace(chr(39), '')}"
+    if kind in _LENGTHS:
+        words, bound, item = _LENGTHS[kind]
+        return words.format(counted(context[bound], item))
     if kind == "string_pattern_mismatch":
         return f"must match {context['pattern']}"
     message = message.removeprefix("Value error, ")

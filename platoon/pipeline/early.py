@@ -92,7 +92,7 @@ def _known_splits(loaded: LoadedConfig, number: int, options: Mapping[str, Any])
         return None
     base = loaded.directory_of("environments", str(number), "service_kwargs", "splits")
     try:
-        named = read_mapping(read_list_file(named_path(path, base), path), path)
+        named = read_mapping(read_list_file(named_path(path, base), path), path, "splits")
     except ConfigError:
         return None
     return sorted(named) if isinstance(named, dict) else None

@@ -20,6 +20,7 @@ from platoon.config.text import short_path
 from platoon.config.yaml import read_yaml
 from platoon.envs.harbor.lock import is_other_file
 from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.sources.reference import DirectoryReference, parse_reference
 from platoon.errors import ConfigError, Problem
 from platoon.pipeline.early import raw_harbor_options, service_problems, shared_lock_problems, split_problems
 from platoon.pipeline.kinds import Kind, kind_of, model_of
@@ -114,7 +115,7 @@ def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
 def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
     """Data that is named and not there, or not of its kind; found before anything is fetched, to be reported with all else."""
     for keys, text in written_paths(loaded.values):
-        if is_address(text) or "\0" in text or not text:
+        if is_address(text) or "\0" in text or not text or (keys[-1] == "dataset" and not _is_directory(text)):
             continue
         place, written = named_path(text, loaded.directory_of(*keys)), is_written(keys, loaded.values)
         fault = path_fault(place, wanted_at(keys), missing=written)
@@ -131,6 +132,14 @@ def relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
     for keys, text in list(written_paths(values)):
         if not is_address(text) and not text.startswith("~") and "\0" not in text:
             _set(values, keys, relative_path(loaded.directory_of(*_origin_keys(loaded, keys)) / text, base))
+
+
+def _is_directory(dataset: str) -> bool:
+    """Whether a dataset is named by its path; what is no reference at all is told as that."""
+    try:
+        return isinstance(parse_reference(dataset), DirectoryReference)
+    except ValueError:
+        return False
 
 
 def _origin_keys(loaded: LoadedConfig, keys: tuple[str, ...]) -> tuple[str, ...]:

@@ -347,3 +347,19 @@ def test_two_entries_that_would_write_the_same_lock(tmp_path: Path, run: Run, se
     # Who asks the same may share it.
     config = write(tmp_path / "c.yaml", one, {**one, "lock": second, "env": {"A": "b"}})
     assert run("harbor", "fetch", config)[0] == exits.DONE
+
+
+@pytest.mark.parametrize(
+    ("dataset", "told"),
+    [
+        ("git+ext::sh -c true", "an address is one line without blanks"),
+        ("foo::bar", "is of no known kind, foo:"),
+        ("hf://nothing", "must be hf://org/name"),
+        ("nowhere", "no such file or directory: nowhere"),
+    ],
+)
+def test_a_dataset_that_is_no_reference_is_told_once(tmp_path: Path, run: Run, dataset: str, told: str) -> None:
+    code, _, text = run("harbor", "fetch", write(tmp_path / "c.yaml", {"dataset": dataset}))
+    assert code == exits.CONFIG
+    assert text.count("environments.0.service_kwargs.dataset: ") == 1
+    assert f"c.yaml: environments.0.service_kwargs.dataset: {told}" in text

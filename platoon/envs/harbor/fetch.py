@@ -7,6 +7,7 @@ current is not fetched at all.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_json
-from platoon.config.text import printable
+from platoon.config.text import printable, short_path
 from platoon.envs.harbor import selection
 from platoon.envs.harbor.answers import Answer, Request, Search, find_answer, is_current, meta_path, read_request
 from platoon.envs.harbor.lock import HarborLock, tree_digest
@@ -31,6 +32,10 @@ from platoon.host.locks import file_lock
 LOCK_TIMEOUT_S = 24 * 3600.0
 UPDATE_ADVICE = "run platoon harbor fetch CONFIG --update"
 SHOWN_CHANGES = 5
+# What a place that holds no files answers; a full disk is no fault of who named it.
+NO_PLACE = frozenset(
+    {errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.EOPNOTSUPP}
+)
 
 
 @dataclass(frozen=True)
@@ -173,15 +178,26 @@ def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools
     answer = Answer(lock, request.path)
     if keeps_name and (request.path.exists() or request.options.lock is not None):
         return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)
-    make_directory(request.path.parent)
-    lock.write(request.path)
     meta = {
         "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(time.time() - started, 3),
         "copied": taken.copied,
     }
-    publish_json(meta_path(request.path), meta, WRITABLE)
+    _write(lock, meta, request)
     return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)
+
+
+def _write(lock: HarborLock, meta: Mapping[str, Any], request: Request) -> None:
+    """Publishes a lock and what stands beside it. Raises ConfigError for an entry's own place that takes no file."""
+    try:
+        make_directory(request.path.parent)
+        lock.write(request.path)
+        publish_json(meta_path(request.path), meta, WRITABLE)
+    except OSError as error:
+        if request.options.lock is None or error.errno not in NO_PLACE:
+            raise
+        rule = f"cannot be written: {short_path(request.options.lock)}: {error.strerror}"
+        raise ConfigError(Problem(rule, key="lock", advice="name a place that takes files, or leave lock out")) from None
 
 
 def _published(answer: Answer, request: Request, cache: HarborCache) -> Fetched:

@@ -217,6 +217,8 @@ class HarborLock:
         """The lock of its bytes. Raises ConfigError."""
         try:
             value = parse_json(data)
+            if not isinstance(value, dict):
+                raise TypeError("it holds no mapping")
             is_legacy = "compose_rule" not in value
             rules: dict[str, Any] = {"version": VERSION, "hash_rule": HASH_RULE, "build_key_rule": BUILD_KEY_RULE}
             for key, wanted in rules.items() if is_legacy else (*rules.items(), ("compose_rule", COMPOSE_RULE)):
@@ -227,6 +229,8 @@ class HarborLock:
             if is_legacy:
                 head |= {"source": {}, "compose_rule": None}
             plans = {} if is_legacy else value["plans"]
+            if not isinstance(value["tasks"], list) or not all(isinstance(row, dict) for row in value["tasks"]):
+                raise TypeError("its tasks are no list of mappings")
             rows = tuple(LockRow.from_dict(row) for row in value["tasks"])
             if not isinstance(plans, dict) or not all(isinstance(head[key], kind) for key, kind in _HEAD_TYPES.items()):
                 raise TypeError("a key of its head is of another type")
@@ -237,8 +241,8 @@ class HarborLock:
                 raise ValueError(f"lists task {printable(twin)} twice")
             return cls(**head, plans=plans, tasks=rows)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = str(error)[:200]
-            raise ConfigError(Problem(f"is no lock: {reason}", file=shown_as, advice="fetch the dataset again")) from None
+            reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+            raise ConfigError(Problem(f"is no lock: {reason[:200]}", file=shown_as, advice="fetch the dataset again")) from None
 
 
 def _check_row(row: LockRow) -> None:

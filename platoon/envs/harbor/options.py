@@ -216,6 +216,16 @@ class HarborOptions(ConfigModel):
             raise ValueError("must be a path")
         return value
 
+    @field_validator("tasks", "splits", "overlays", "task_dirs", "index")
+    @classmethod
+    def _are_paths(cls, value: Any) -> Any:
+        items = value if isinstance(value, list) else [value]
+        names = [item.path if isinstance(item, IndexFile) else item for item in items]
+        keys = [str(number) if isinstance(value, list) else "" for number, name in enumerate(names) if name == ""]
+        if keys:
+            raise problems_error([Problem('must be a path, got ""', key=key) for key in keys])
+        return value
+
     @field_validator("dataset")
     @classmethod
     def _is_a_reference(cls, value: str | None) -> str | None:

@@ -114,18 +114,21 @@ def read_list_file(path: Path, shown_as: str) -> bytes:
     return read_bytes(path, limit_bytes=LIST_LIMIT_BYTES, shown_as=shown_as)
 
 
-def read_mapping(data: bytes, shown_as: str) -> Any:
-    """The value of a `.json` or `.toml` list file. Raises ConfigError."""
+def read_mapping(data: bytes, shown_as: str, named_by: str) -> Any:
+    """The value of a list file: TOML where its name ends in `.toml`, else JSON. named_by: the option. Raises ConfigError."""
+    is_toml = shown_as.endswith(".toml")
     try:
         text = data.decode("utf-8-sig")
-        return parse_toml(text) if shown_as.endswith(".toml") else parse_json(text)
+        return parse_toml(text) if is_toml else parse_json(text)
     except ValueError as error:
-        raise ConfigError(Problem(f"cannot be read: {str(error)[:200]}", file=shown_as)) from None
+        rule = f"is not {'TOML' if is_toml else 'JSON'}: {str(error)[:200]}"
+        advice = f"{named_by} takes TOML from a file whose name ends in .toml, else JSON"
+        raise ConfigError(Problem(rule, file=shown_as, advice=advice)) from None
 
 
 def _ids(data: bytes, shown_as: str) -> list[str]:
     if shown_as.endswith((".json", ".toml")):
-        value = read_mapping(data, shown_as)
+        value = read_mapping(data, shown_as, "tasks")
         parts = list(value.values()) if isinstance(value, dict) else [value]
         if not all(isinstance(part, list) and all(isinstance(name, str) for name in part) for part in parts):
             raise ConfigError(Problem("must be a list of task ids, or split names with lists of them", file=shown_as))

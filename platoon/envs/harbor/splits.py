@@ -48,7 +48,7 @@ def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
 
 
 def _manifest(lock: HarborLock, path: str, base: Path) -> dict[str, tuple[str, ...]]:
-    value = read_mapping(read_list_file(named_path(path, base), path), path)
+    value = read_mapping(read_list_file(named_path(path, base), path), path, "splits")
     if not isinstance(value, dict) or not all(
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
     ):

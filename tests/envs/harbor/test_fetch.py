@@ -476,6 +476,36 @@ def test_an_overlay_that_no_task_matches_is_warned_of(make_task: MakeTask, tmp_p
     ]
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"tasks": "l.json"}, "l.json: is not JSON: Expecting value"),
+        ({"tasks": "l.toml"}, "l.toml: is not TOML: "),
+    ],
+)
+def test_lists_of_another_form(make_task: MakeTask, tmp_path: Path, cache: HarborCache, more: dict[str, Any], told: str) -> None:
+    make_task("t", root=tmp_path / "data")
+    for name in ("l.json", "l.toml", "l.yaml"):
+        (tmp_path / name).write_text("train: [t]\n")
+    with pytest.raises(ConfigError) as caught:
+        fetch(options(**more), tmp_path, cache)
+    assert told in str(caught.value)
+    assert "tasks takes TOML from a file whose name ends in .toml, else JSON" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"l\.yaml: is not JSON: .* \(splits takes TOML from a file whose name"):
+        split_lock(fetch(options(), tmp_path, cache).lock, options(splits="l.yaml"), tmp_path)
+
+
+@pytest.mark.parametrize("place", ["/proc/x.lock.json", "/proc/y/x.lock.json", "file/x.lock.json", f"{'n' * 255}.lock.json"])
+def test_a_lock_at_a_place_that_takes_no_file(make_task: MakeTask, tmp_path: Path, cache: HarborCache, place: str) -> None:
+    make_task("t", root=tmp_path / "data")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError) as caught:
+        fetch(options(lock=place), tmp_path, cache)
+    (problem,) = caught.value.problems
+    assert problem.key == "lock" and problem.rule.startswith("cannot be written: ") and ".partial" not in str(problem)
+    assert problem.advice == "name a place that takes files, or leave lock out"
+
+
 def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
     make_dataset(make_task, tmp_path, 2)
     make_task("bad", {"instruction.md": None}, tmp_path / "data")
@@ -504,7 +534,10 @@ ROW = LOCK.to_bytes().decode().splitlines()[-3]
         (lambda text: text.replace("harbor-packager-v1", "other"), "hash_rule: must be harbor-packager-v1"),
         (lambda text: text.replace("platoon-compose-v1", "other"), "compose_rule: must be platoon-compose-v1, got other"),
         (lambda text: text.replace('"tasks": [', '"tasks": [1,'), "is no lock"),
-        (lambda text: "[]", "is no lock"),
+        (lambda text: "[]", "is no lock: it holds no mapping"),
+        (lambda text: "null", "is no lock: it holds no mapping"),
+        (lambda text: text.replace('"tasks": [', '"tasks": 5, "x": ['), "is no lock: its tasks are no list of mappings"),
+        (lambda text: text.replace('"inputs"', '"input"'), "is no lock: it has no inputs"),
         (lambda text: text.replace(ROW, f"{ROW},\n{ROW}"), "lists task é twice"),
         (lambda text: text.replace('"refused":null', '"refused":5'), "a value of task é is of another type"),
         (lambda text: text.replace('"flags":{}', '"flags":[]'), "a value of task é is of another type"),

@@ -36,6 +36,21 @@ def test_defaults() -> None:
         ({"dataset": "git+https://x/y@z#../p"}, ["e.dataset: a path in a repository has no '..'"]),
         ({"dataset": "a\nb"}, ["must be a path or a reference"]),
         ({"dataset": "d", "lock": "https://x/y"}, ["e.lock: must be a path"]),
+        ({"dataset": "d", "tasks": ""}, ['e.tasks: must be a path, got ""']),
+        (
+            {"dataset": "d", "tasks": ["a", ""], "overlays": [""], "index": ["", {"path": ""}]},
+            ['e.tasks.1: must be a path, got ""', "e.overlays.0: must be a path", "e.index.0: must be", "e.index.1: must be"],
+        ),
+        ({"dataset": "d", "splits": ""}, ['e.splits: must be a path, got ""']),
+        ({"task_dirs": [""]}, ['e.task_dirs.0: must be a path, got ""']),
+        (
+            {"dataset": "d", "holdout": {"fraction": 0.5, "group_by": []}},
+            ["e.holdout.group_by: must be text or must be a list of at least 1 item, got []"],
+        ),
+        (
+            {"dataset": "d", "holdout": {"fraction": 0.5, "group_by": "g", "stratify_by": ""}},
+            ['e.holdout.stratify_by: must be text of at least 1 character, got ""'],
+        ),
         ({"dataset": "d", "registry": "r.json"}, ["e.registry: needs a dataset harbor://name@version"]),
         (
             {"dataset_dir": "d", "lock": "l", "overlays": ["o"]},
