@@ -61,7 +61,7 @@ PLAIN = [
     "file:///srv/a@b",
     f"adapter:repo@{COMMIT}/registry.json",
     f"adapter:../the/repo@{COMMIT}#sub/folder",
-    f"adapter:/srv/repo@{'0' * 64}: adapter: wrote no task",
+    f"adapter: adapter:/srv/repo@{'0' * 64}: wrote no task",
     f'"adapter:repo@{COMMIT}" ran',
     f"adapter:https://h/repo@{COMMIT}",
     f"adapter:ssh://git@h/repo@{COMMIT}",

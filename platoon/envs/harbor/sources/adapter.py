@@ -54,6 +54,10 @@ class AdapterSource:
     def inputs(self) -> Mapping[str, Any]:
         return {"adapter": self.options.plain()}
 
+    def fault(self, rule: str, key: str, advice: str = "") -> ConfigError:
+        """A fault of what an entry says at a key of `adapter`."""
+        return ConfigError(Problem(f"{printable(self.reference)}: {rule}", key=f"adapter.{key}".rstrip("."), advice=advice))
+
     @property
     def source(self) -> Mapping[str, Any]:
         options = self.options
@@ -118,9 +122,7 @@ def run_adapter(source: AdapterSource, checkout: Path, output: Path, environment
     options = source.options
     directory = checkout / check_inner_path(options.path)
     if not directory.is_dir() or not directory.resolve().is_relative_to(checkout.resolve()):
-        raise ConfigError(
-            Problem(f"the commit has no directory {printable(options.path)}", key="adapter.path", file=source.reference)
-        )
+        raise source.fault(f"the commit has no directory {printable(options.path)}", "path")
     command = adapter_command(options, checkout, output)
     shown = shlex.join(options.command)
     try:
@@ -133,12 +135,12 @@ def run_adapter(source: AdapterSource, checkout: Path, output: Path, environment
         )
     except OSError as error:
         rule = f"the program cannot be run: {printable(options.command[0])}: {error.strerror}"
-        raise ConfigError(Problem(rule, key="adapter.command", file=source.reference)) from None
+        raise source.fault(rule, "command") from None
     if result.exit_code or result.timed_out:
         why = "took too long" if result.timed_out else f"ended with exit code {result.exit_code}"
         raise PlatoonError(f"{source.reference}: {printable(shown)} {why}\n{_said(result, environment, options)}")
     if not _written(output):
-        raise ConfigError(Problem("wrote no task", key="adapter", file=source.reference, advice=f"it must write to {OUTPUT}"))
+        raise source.fault("wrote no task", "", f"it must write to {OUTPUT}")
 
 
 def _written(output: Path) -> list[str]:

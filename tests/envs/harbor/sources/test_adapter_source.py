@@ -211,7 +211,7 @@ def test_an_adapter_that_leaves_no_directory_of_tasks(make_repository: MakeRepos
     commit = repository.commit()
     with pytest.raises(ConfigError) as caught:
         fetching({"adapter": {"repo": repository.url, "commit": commit, "command": ["sh", "main.sh"]}})
-    assert str(caught.value) == f"adapter:{repository.url}@{commit}: adapter: wrote no task (it must write to {{output}})"
+    assert str(caught.value) == f"adapter: adapter:{repository.url}@{commit}: wrote no task (it must write to {{output}})"
     assert not list(fetching.cache.staging.iterdir())
 
 
