@@ -89,7 +89,8 @@ def number(value: Any) -> float:
         return float(value.value)
     if isinstance(value, str):
         try:
-            found = float(value) if value.isascii() else math.nan
+            # No blanks, which Python takes and compose does not.
+            found = float(value) if value.isascii() and not set(value) & set(" \t\n\r\f\v") else math.nan
         except ValueError:
             found = math.nan
         if math.isfinite(found):
