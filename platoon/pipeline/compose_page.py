@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from platoon.envs.harbor.compose import RULE
 from platoon.envs.harbor.compose.health import CONDITIONS
+from platoon.envs.harbor.compose.interpolate import FILES_LIMIT
 from platoon.envs.harbor.compose.ports import RANGE_LIMIT
 from platoon.envs.harbor.compose.security import ROOTLESS
+from platoon.envs.harbor.compose.stack import NAME_LIMIT
 from platoon.envs.harbor.compose.subset import SUBSET, Rule
 from platoon.envs.harbor.compose.variables import LOG_DIRECTORIES
 from platoon.images.image_reference import PLATFORM
@@ -65,8 +67,8 @@ arguments.
 
 ## YAML
 
-YAML 1.2 with anchors and merge keys (`<<`). Refused: repeated keys, keys that are no text, tags, dates, several documents, and
-files that expand beyond bounds. A plain number keeps its text where compose would keep it; `017` and `1e3`, which compose would
+YAML 1.2 with anchors and merge keys (`<<`). Refused: repeated keys, keys that are no text, tags, dates, several documents, a
+directive of another YAML than 1.1, as compose does, and files that expand beyond bounds. A plain number keeps its text where compose would keep it; `017` and `1e3`, which compose would
 write as 15 and 1000, are to be quoted.
 
 ## Variables
@@ -110,8 +112,9 @@ KEYS = """
 
 `run` is planned with compose's meaning, `judged` is planned or refused by its value, `noted` and `ignored` have no effect,
 `refused` refuses the task unless the value is empty. A key that stands in no table is refused, but below an `ignored` one and where
-it begins with `x-`. `[]` is an item of a list. The text of a refusal is `compose: <service>.<key>: <why>`. Entries of the file's
-`networks`, `volumes`, `configs` and `secrets` count where a service that runs names them.
+it begins with `x-`. `[]` is an item of a list. The text of a refusal is `compose: <service>.<key>: <why>`. What the tables
+say of the file's `networks`, `volumes`, `configs` and `secrets` counts for entries that a service which runs names; the form of
+values counts everywhere.
 """
 
 AFTER_KEYS = """
@@ -163,7 +166,8 @@ a mount takes them too.
 FORM = """
 What compose's own schema refuses is refused too: a null but under `command`, `entrypoint`, `deploy`, and for names that may stand
 alone (`environment`, `labels`, `networks`, `volumes`); one item twice in `depends_on`, `networks` or `security_opt`; `version` and
-`name` that are no text; `network_mode` beside `networks`. Beyond it, a name that a service takes must not be another service's.
+`name` that are no text; `network_mode` beside `networks`; values of another form than compose takes (a switch, text, a list, a
+number, a size, a duration), in `ignored` keys, unused entries and services that a profile leaves out too. Beyond it, a name that a service takes must not be another service's.
 """
 
 
@@ -175,6 +179,7 @@ def compose_page() -> str:
     conditions = ", ".join(f"`{condition}`" for condition in CONDITIONS)
     capabilities = ", ".join(f"`{name}`" for name in sorted(ROOTLESS))
     limits = f"Conditions of `depends_on` are {conditions}. A range has at most {RANGE_LIMIT} ports. Services run `{PLATFORM}`."
+    limits += f"\nA service has at most {NAME_LIMIT} names; files of variables have at most {FILES_LIMIT} characters in all."
     parts += [f"{limits}\nCapabilities that are no privilege: {capabilities}.", FORM, AFTER_KEYS]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

@@ -28,8 +28,9 @@ from platoon.artifacts.reading import parse_toml
 from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
 from platoon.config.problems import from_validation_error
-from platoon.config.text import counted, printable
+from platoon.config.text import clip, counted, printable
 from platoon.envs.harbor.format import HASHED_DIRECTORIES, TaskRefused
+from platoon.envs.harbor.substitution import SubstitutionError, substitute
 from platoon.errors import ConfigError, Problem
 
 OVERLAY_FILE = "overlay.toml"
@@ -280,9 +281,9 @@ def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:
     except UnicodeDecodeError as error:
         raise _refused(overlay, edit.file, f"is not UTF-8 (byte {error.start})") from None
     try:
-        changed, count = re.subn(edit.pattern, edit.replace, text, flags=re.MULTILINE)
-    except (re.error, IndexError) as error:
-        raise _refused(overlay, edit.file, f"the replacement is none: {error}") from None
+        changed, count = substitute(edit.pattern, edit.replace, text)
+    except SubstitutionError as error:
+        raise _refused(overlay, edit.file, f"{printable(clip(edit.pattern))}: {error}") from None
     if count != edit.count:
         raise _refused(overlay, edit.file, f"the pattern matches {counted(count, 'time')}, not {edit.count}")
     with _replacing(target, target.stat().st_mode & 0o777) as beside:

@@ -35,6 +35,7 @@ class Context:
         self.root = Path(os.path.realpath(root or directory))
         self._executable = executable
         self.empty: set[str] = set()
+        self._kinds: dict[str, str | None] = {}
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -54,8 +55,9 @@ class Context:
 
     def kind(self, path: str) -> str | None:
         """`file`, `directory`, or None for what is not there. Raises DockerfileError for a link that leaves the root."""
-        kind = kind_below(self.root, self.directory / path)
-        if kind == "outside":
+        if path not in self._kinds:
+            self._kinds[path] = kind_below(self.root, self.directory / path)
+        if (kind := self._kinds[path]) == "outside":
             raise self._escape(path)
         return kind
 

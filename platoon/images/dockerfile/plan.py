@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ BUILD_KEY_RULE = "platoon-buildkey-v1"
 HEREDOCS_RULE = "platoon-buildkey-v1-heredocs"
 IGNORE_FILE = ".dockerignore"
 IGNORE_LIMIT_BYTES = 256 * 1024
+IGNORE_TRIES_LIMIT = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,9 @@ def plan_image(
         suffix = split_suffix(last, parsed.escape, files, ignored=ignore_file is not None)
     sources, binds = _sources(stages, suffix.start, parsed, files, dockerfile)
     taken = sources.files(files)
-    steps = [step for step in suffix.steps if step[0] == "COPY"]
-    uploads = {file for step in steps for source in step_sources(step) for file in files.below(source)}
+    # Each source once: thousands of steps may take one large directory.
+    uploaded = {source for step in suffix.steps if step[0] == "COPY" for source in step_sources(step)}
+    uploads = {file for source in uploaded for file in files.below(source)}
     ignore_text, ignore_hex = (None, None) if ignore_file is None else _read_ignore(context / ignore_file)
     ignored = None if ignore_text is None else compile_ignore(ignore_text)
     prefix = _prefix(parsed, stages, suffix.start)
@@ -122,9 +124,16 @@ def plan_image(
         dockerfile=None if dockerfile == "Dockerfile" else dockerfile,
         notes=suffix.notes,
         empty_directories=tuple(sorted(files.empty)),
-        inputs=tuple(sorted({file for file in (*taken, *uploads) if ignored is None or not ignored(file)})),
+        inputs=_inputs({*taken, *uploads}, ignored, 0 if ignore_text is None else ignore_text.count("\n") + 1),
         uploads=tuple(sorted(uploads)),
     )
+
+
+def _inputs(files: Set[str], ignored: Callable[[str], bool] | None, patterns: int) -> tuple[str, ...]:
+    """The files that a build sees, in order; all where that would take too long to tell: each pattern is held against each."""
+    if ignored is None or patterns * sum(file.count("/") + 1 for file in files) > IGNORE_TRIES_LIMIT:
+        return tuple(sorted(files))
+    return tuple(sorted(file for file in files if not ignored(file)))
 
 
 def _read_ignore(path: Path) -> tuple[str, str]:

@@ -121,8 +121,10 @@ def _command(arguments: str, shell: list[str]) -> list[str]:
 
 def _healthcheck(instruction: Instruction, shell: list[str]) -> dict[str, Any]:
     flags, rest = split_flags(instruction)
-    kind, _, command = rest.partition(" ")
+    kind, command = (*rest.split(None, 1), "", "")[:2]
     if kind.upper() == "NONE":
+        if command.strip():
+            raise BadWordError("HEALTHCHECK NONE takes nothing else")
         return {"test": ["NONE"]}
     if kind.upper() != "CMD" or not command.strip():
         raise BadWordError("HEALTHCHECK has the form HEALTHCHECK CMD command, or NONE")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from platoon.config.text import clip
+from platoon.images.dockerfile.checks import check_instruction, check_stage_name
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
 from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
@@ -51,6 +52,7 @@ def read_stages(dockerfile: Dockerfile, given: Mapping[str, str], target: str | 
                     raise BadWordError(f"has more than {STAGE_LIMIT} stages")
                 stages.append(_open_stage(instruction, stages, escape, globals_, budget))
             elif stages:
+                check_instruction(instruction, escape)
                 stage = stages[-1]
                 stage.instructions.append(instruction)
                 stage.before.append(stage.after)
@@ -110,6 +112,8 @@ def _open_stage(
     if len(words) not in (1, 3) or (len(words) == 3 and words[1].lower() != "as"):
         raise BadWordError("FROM has the form FROM image [AS name]")
     name = words[2].lower() if len(words) == 3 else None
+    if name is not None:
+        check_stage_name(name)
     unset: list[str] = []
 
     def lookup(variable: str) -> tuple[bool, str | None]:

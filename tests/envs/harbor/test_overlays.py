@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from platoon.envs.harbor import substitution
 from platoon.envs.harbor.compose import plan_task
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.overlays import Overlay, apply_files, overlays_digest, read_overlay
@@ -144,12 +146,26 @@ def test_files_are_changed_by_new_inodes(tmp_path: Path) -> None:
     assert (directory / "environment/new/run").stat().st_mode & 0o777 == 0o755
 
 
+def test_a_pattern_that_never_ends_on_a_text_refuses_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(substitution, "LIMIT_S", 1)
+    directory = task(tmp_path, instruction="a" * 40 + "!\n")
+    with pytest.raises(TaskRefused, match=r"overlay: .*instruction.md: \^\(a\+\)\+\$: the pattern takes longer than 1 seconds"):
+        apply_files(overlay(tmp_path, "[[edit]]\nfile = 'instruction.md'\npattern = '^(a+)+$'\n"), directory)
+
+
+@pytest.mark.parametrize(("pattern", "replacement"), [("(x+)é|y", r"<\1>"), ("^", "> "), ("z*", "-"), ("$", r"\\")])
+def test_a_process_of_its_own_replaces_as_this_one_does(pattern: str, replacement: str) -> None:
+    text = "xxé y\r\n\ud7ffzz\n\n"
+    for found in (substitution.substitute(pattern, replacement, text), substitution._in_a_process(pattern, replacement, text)):
+        assert found == re.subn(pattern, replacement, text, flags=re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("[[edit]]\nfile = 'instruction.md'\npattern = 'db'", "instruction.md: the pattern matches 2 times, not 1"),
         ("[[edit]]\nfile = 'nothing.md'\npattern = 'db'", "nothing.md: is missing in the task"),
-        ("[[edit]]\nfile = 'instruction.md'\npattern = 'Ask'\nreplace = '\\2'", "instruction.md: the replacement is none"),
+        ("[[edit]]\nfile = 'instruction.md'\npattern = 'Ask'\nreplace = '\\2'", "instruction.md: Ask: the replacement is none"),
         ("[[copy]]\nfile = 'environment'\nsource = 'overlay.toml'", "environment: is a directory of the task"),
         ("[[copy]]\nfile = 'link/x'\nsource = 'overlay.toml'", "link/x: is reached through a link"),
         ("[[copy]]\nfile = 'instruction.md/x'\nsource = 'overlay.toml'", "instruction.md/x: lies below a file of the task"),

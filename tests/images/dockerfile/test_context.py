@@ -64,3 +64,27 @@ def test_a_link_that_was_planted_after_the_listing_is_not_followed(tmp_path: Pat
     (directory / "d").symlink_to("..")
     with pytest.raises(DockerfileError, match=r"its context cannot be read: d/secret: a link to .* leads out"):
         context.entries(context.files)
+
+
+def test_a_directory_that_many_steps_take_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/f").touch()
+    listed: list[str] = []
+    below = Context.below
+    monkeypatch.setattr(Context, "below", lambda self, path: listed.append(path) or below(self, path))  # type: ignore[func-returns-value]
+    for rest in ("", "RUN x\n"):
+        listed.clear()
+        plan = plan_image(tmp_path, "FROM x\n" + "".join(f"COPY d /{number}/\n" for number in range(100)) + rest)
+        assert plan.inputs == ("d/f",)
+        assert listed == ["d"]
+
+
+def test_an_ignore_file_of_too_many_patterns_for_its_files_leaves_all_as_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    (tmp_path / ".dockerignore").write_text("a\n.dockerignore\n")
+    assert plan_image(tmp_path, "FROM x\nCOPY . /\n").inputs == ("b",)
+    monkeypatch.setattr("platoon.images.dockerfile.plan.IGNORE_TRIES_LIMIT", 8)
+    assert plan_image(tmp_path, "FROM x\nCOPY . /\n").inputs == (".dockerignore", "a", "b")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -36,6 +36,7 @@ DEPTH_LIMIT = 64
 INTEGER_LIMIT = 2**64
 MERGE = "<<"
 
+_VERSION = (1, 1)
 _PREFIX = "tag:yaml.org,2002:"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -57,6 +58,8 @@ class Number:
         """The text compose makes of it where a string is meant."""
         return str(self.value) if isinstance(self.value, int) else _go_text(self.value)
 
+
+_TAGGED: Mapping[str, type] = {"null": type(None), "bool": bool, "int": Number, "float": Number}
 
 Tree: TypeAlias = "bool | str | Number | list[Any] | dict[str, Any] | None"
 
@@ -118,6 +121,8 @@ class _Builder:
             self._documents += 1
             if self._documents > 1:
                 raise self._error("holds more than one document", line)
+            if event.version is not None and tuple(event.version) != _VERSION:
+                raise self._error("has a %YAML directive, which compose takes of 1.1 alone (leave it out)", line)
         elif isinstance(event, ScalarEvent):
             self._scalar(event, line)
         elif isinstance(event, AliasEvent):
@@ -161,12 +166,15 @@ class _Builder:
         if "\0" in text:
             raise self._error("holds a NUL character", line)
         if tag is not None and tag not in ("!", f"{_PREFIX}str"):
-            if not tag.startswith(_PREFIX) or tag.removeprefix(_PREFIX) not in ("null", "bool", "int", "float"):
+            if not tag.startswith(_PREFIX) or tag.removeprefix(_PREFIX) not in _TAGGED:
                 raise self._error(f"the tag {_shown_tag(tag)} is not planned", line)
-            tag = None
-            plain = True
-        if not plain or tag is not None:
-            return text
+            value = self._read(text, line)
+            if not isinstance(value, _TAGGED[tag.removeprefix(_PREFIX)]):
+                raise self._error(f"{text[:40]!r} is no value of the tag {_shown_tag(tag)}", line)
+            return value
+        return text if tag is not None or not plain else self._read(text, line)
+
+    def _read(self, text: str, line: int) -> Tree:
         try:
             return _plain(text)
         except ComposeError as error:

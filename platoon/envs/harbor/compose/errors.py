@@ -36,10 +36,10 @@ class ComposeRefused(TaskRefused):
 
 @dataclass
 class Findings:
-    """What planning one file found: problems, and notes of what is accepted without effect."""
+    """What planning one file found: problems, and notes of what is accepted without effect, each once, in order."""
 
     problems: list[ComposeError] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
 
     @contextmanager
     def at(self, *place: str) -> Iterator[None]:
@@ -50,9 +50,7 @@ class Findings:
             self.problems.append(error if error.place else ComposeError(error.why, ".".join(place)))
 
     def note(self, place: str, text: str) -> None:
-        note = printable(f"{place}: {text}")
-        if note not in self.notes:
-            self.notes.append(note)
+        self.notes[printable(f"{place}: {text}")] = None
 
     def check(self) -> None:
         """Raises ComposeRefused when there are problems."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.shapes import shape_problems
 from platoon.envs.harbor.compose.values import kind_of
 
 # Mappings of names to values, in which a name may stand alone.
@@ -35,6 +36,7 @@ def form_problems(tree: Mapping[str, Any]) -> Iterator[ComposeError]:
         if key in tree and not isinstance(tree[key], str | None):
             yield ComposeError(f"is text, got {kind_of(tree[key])} (quote it, or leave it out)", key)
     yield from _nulls(tree, ())
+    yield from shape_problems(tree)
 
 
 def _nulls(value: Any, path: Path) -> Iterator[ComposeError]:

@@ -22,6 +22,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD_DEPTH_LIMIT = 20
 RESULT_LIMIT = 1024 * 1024
 # Of all texts of one file: each may take in a variable as long as a text can be.
+# Of files of variables, each as often as a service takes it.
+FILES_LIMIT = 1024 * 1024
 TOTAL_LIMIT = 4 * 1024 * 1024
 _OPERATOR = re.compile(r":?[-?+]")
 DOLLAR_ADVICE = "write $$ for a dollar"
@@ -47,9 +49,10 @@ class Variables(Protocol):
 
 @dataclass
 class Budget:
-    """How many characters the texts of one file may still become."""
+    """How many characters the texts of one file may still become. file_characters: of the files of variables it takes."""
 
     left: int = TOTAL_LIMIT
+    file_characters: int = FILES_LIMIT
 
 
 @dataclass

@@ -270,11 +270,12 @@ def _unrewritable(stack: StackPlan, image: Mapping[str, Any], names: Names, read
 def _only_variables(services: Mapping[str, ServicePlan], reading: Reading) -> set[str]:
     """Files of variables that nobody reads as files: what they give services is rewritten there."""
     binds = {bind.source for plan in services.values() for bind in plan.binds if bind.kind == "task"}
-    return {
-        file
-        for file in reading.env_files - reading.taken
-        if file.startswith(f"{BASE}/") and not any(file == bind or file.startswith(f"{bind}/") for bind in binds)
-    }
+    found = set()
+    for file in reading.env_files - reading.taken:
+        parts = file.split("/")
+        if parts[0] == BASE and not any("/".join(parts[:count]) in binds for count in range(1, len(parts) + 1)):
+            found.add(file)
+    return found
 
 
 def _walk(directory: Path, roots: Sequence[str]) -> list[str]:

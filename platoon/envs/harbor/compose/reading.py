@@ -21,6 +21,7 @@ from platoon.host.trees import kind_below
 
 BASE = "environment"
 REMOTE_CONTEXTS = ("http://", "https://", "git://", "ssh://", "git@", "github.com/")
+ADVISED_PROBLEMS = 20
 # Keys in which an unset variable may stand for nothing, as compose has it everywhere.
 BLANK_KEYS = frozenset({"environment", "labels", "annotations"})
 
@@ -162,9 +163,8 @@ def admitted(value: Mapping[str, Any], prefix: str, place: str, role: Role, find
         rule = SUBSET.get(f"{prefix}.{key}" if prefix else key)
         where = f"{place}.{key}" if place else key
         if rule is None:
-            start = f"{prefix}." if prefix else ""
-            known = {row.removeprefix(start) for row in SUBSET if row.startswith(start)}
-            advice = nearest(key, {row for row in known if "." not in row and "[" not in row})
+            # To look for the nearest name costs more than all else, and a file may hold thousands.
+            advice = _known_here(key, prefix) if len(findings.problems) < ADVISED_PROBLEMS else ""
             findings.problems.append(ComposeError(f"unknown key{f' ({advice})' if advice else ''}", where))
             continue
         verdict = rule.verdict(role)
@@ -177,6 +177,12 @@ def admitted(value: Mapping[str, Any], prefix: str, place: str, role: Role, find
                 findings.note(where, rule.meaning)
         elif verdict != "ignored":
             yield key, item
+
+
+def _known_here(key: str, prefix: str) -> str:
+    start = f"{prefix}." if prefix else ""
+    known = {row.removeprefix(start) for row in SUBSET if row.startswith(start)}
+    return nearest(key, {row for row in known if "." not in row and "[" not in row})
 
 
 def task_path(path: str, base: str = BASE) -> str | None:

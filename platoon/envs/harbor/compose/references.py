@@ -20,6 +20,9 @@ SCAN_LIMIT_BYTES = 256 * 1024 * 1024
 REFERENCE_LIMIT = 1000
 _BINARY_PROBE_BYTES = 8000
 LOCAL = "localhost"
+# No name holds a colon, so what stands before one is a name as a whole, or none.
+_ANY_NAME = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9][A-Za-z0-9_.-]*+):([0-9]{1,5})(?![0-9])")
+_LOCAL_PORT = re.compile(rf"(?<![A-Za-z0-9_.-]){LOCAL}:([0-9]{{1,5}})(?![0-9])")
 
 
 @dataclass(frozen=True)
@@ -42,17 +45,24 @@ class Names:
     services: Mapping[str, tuple[str, frozenset[int]]]
 
     @property
-    def expression(self) -> re.Pattern[str] | None:
-        names = sorted((re.escape(name) for name, (_, ports) in self.services.items() if ports), key=len, reverse=True)
-        return re.compile(rf"(?<![A-Za-z0-9_.-])({'|'.join(names)}):([0-9]{{1,5}})(?![0-9])") if names else None
+    def is_empty(self) -> bool:
+        return not any(ports for _, ports in self.services.values())
+
+    def matches(self, text: str) -> Iterator[tuple[re.Match[str], RefPart]]:
+        """Where a text names a service at a port of it. The cost is that of the text, however many names there are."""
+        if self.is_empty:
+            return
+        for match in _ANY_NAME.finditer(text):
+            service, ports = self.services.get(match[1], ("", frozenset()))
+            if int(match[2]) in ports:
+                yield match, RefPart(service, int(match[2]))
 
 
 def tokenised(plan: ServicePlan, names: Names, own_ports: frozenset[int]) -> ServicePlan:
     """The plan with the references in environment values, commands and healthchecks as parts."""
-    expression = names.expression
 
     def mark(text: Text) -> Text:
-        return _marked(text, expression, names, own_ports)
+        return _marked(text, names, own_ports)
 
     def words(found: tuple[Text, ...] | None) -> tuple[Text, ...] | None:
         return None if found is None else tuple(mark(word) for word in found)
@@ -85,8 +95,7 @@ def scan(directory: Path, files: Sequence[str], names: Names, contents: Sequence
 
     contents: such texts of the plan, each with the place it stands at.
     """
-    expression = names.expression
-    if expression is None:
+    if names.is_empty:
         return Scanned()
     found: dict[Reference, None] = {}
     cut: list[str] = []
@@ -99,12 +108,12 @@ def scan(directory: Path, files: Sequence[str], names: Names, contents: Sequence
             break
         data, is_whole = _text_of(directory / file, min(budget, FILE_LIMIT_BYTES))
         budget -= len(data)
-        found.update(dict.fromkeys(_references(file, data, expression, names)))
+        found.update(dict.fromkeys(_references(file, data, names)))
         is_over = not is_whole and budget <= 0
         if not is_whole and not is_over:
             cut.append(f"{file}: only its first {FILE_LIMIT_BYTES} bytes are searched for names of services")
     for place, text in contents:
-        found.update(dict.fromkeys(_references(place, _literal(text), expression, names)))
+        found.update(dict.fromkeys(_references(place, _literal(text), names)))
     if is_over:
         cut.append(f"only the first {SCAN_LIMIT_BYTES} bytes of its files are searched for names of services")
     if len(found) > REFERENCE_LIMIT:
@@ -112,49 +121,38 @@ def scan(directory: Path, files: Sequence[str], names: Names, contents: Sequence
     return Scanned(tuple(found)[:REFERENCE_LIMIT], tuple(cut))
 
 
-def _marked(text: Text, expression: re.Pattern[str] | None, names: Names, own_ports: frozenset[int]) -> Text:
+def _marked(text: Text, names: Names, own_ports: frozenset[int]) -> Text:
     found: list[str | Part] = []
     for piece in pieces(text):
         if isinstance(piece, HostPart):
-            unset, empty, word = (
-                text and _marked(text, expression, names, own_ports) for text in (piece.unset, piece.empty, piece.set)
-            )
+            unset, empty, word = (text and _marked(text, names, own_ports) for text in (piece.unset, piece.empty, piece.set))
             found.append(replace(piece, unset=unset, empty=empty, set=word))
             continue
         if not isinstance(piece, str):
             found.append(piece)
             continue
         position = 0
-        for start, end, part in _matches(piece, expression, names, own_ports):
+        for start, end, part in _matches(piece, names, own_ports):
             found += [piece[position:start], part]
             position = end
         found.append(piece[position:])
     return join(*found)
 
 
-def _matches(
-    text: str, expression: re.Pattern[str] | None, names: Names, own_ports: frozenset[int]
-) -> Iterator[tuple[int, int, RefPart | SelfPart]]:
-    spans: list[tuple[int, int, RefPart | SelfPart]] = []
-    for match in expression.finditer(text) if expression is not None else ():
-        service, ports = names.services[match[1]]
-        if int(match[2]) in ports:
-            spans.append((*match.span(), RefPart(service, int(match[2]))))
-    if own_ports and LOCAL in text:
-        for match in re.finditer(rf"(?<![A-Za-z0-9_.-]){LOCAL}:([0-9]{{1,5}})(?![0-9])", text):
-            if int(match[1]) in own_ports:
-                spans.append((*match.span(), SelfPart(int(match[1]))))
-    yield from sorted(spans, key=lambda span: span[0])
+def _matches(text: str, names: Names, own_ports: frozenset[int]) -> list[tuple[int, int, RefPart | SelfPart]]:
+    spans: list[tuple[int, int, RefPart | SelfPart]] = [(*match.span(), part) for match, part in names.matches(text)]
+    for match in _LOCAL_PORT.finditer(text) if own_ports else ():
+        if int(match[1]) in own_ports:
+            spans.append((*match.span(), SelfPart(int(match[1]))))
+    return sorted(spans, key=lambda span: span[0])
 
 
-def _references(place: str, text: str, expression: re.Pattern[str], names: Names) -> Iterator[Reference]:
+def _references(place: str, text: str, names: Names) -> Iterator[Reference]:
     line, position = 1, 0
-    for match in expression.finditer(text):
-        service, ports = names.services[match[1]]
-        if int(match[2]) in ports:
-            line += text.count("\n", position, match.start())
-            position = match.start()
-            yield Reference(place, line, service, int(match[2]))
+    for match, part in names.matches(text):
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        yield Reference(place, line, part.service, part.port)
 
 
 def _literal(text: Text) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from platoon.envs.harbor.compose import builds, health, mounts, ports, resources, security, values
 from platoon.envs.harbor.compose.env_file import SIZE_LIMIT_BYTES, parse_env_file
 from platoon.envs.harbor.compose.errors import ComposeError
-from platoon.envs.harbor.compose.interpolate import Host
+from platoon.envs.harbor.compose.interpolate import FILES_LIMIT, Host
 from platoon.envs.harbor.compose.merge import pairs
 from platoon.envs.harbor.compose.reading import Draft, Reading, admitted, context_subpath, task_path
 from platoon.envs.harbor.compose.subset import Role
@@ -35,7 +36,7 @@ def read_service(name: str, tree: Mapping[str, Any], role: Role, reading: Readin
 def _check_targets(draft: Draft, reading: Reading) -> None:
     """No runtime mounts two things at one place; within `volumes` the last of a place wins already."""
     targets = [mount.target for key in ("volumes", "binds", "tmpfs", "files") for mount in draft.plan.get(key, ())]
-    for target in sorted({target for target in targets if targets.count(target) > 1}):
+    for target in sorted(target for target, count in Counter(targets).items() if count > 1):
         reading.findings.problems.append(ComposeError(f"two things are mounted at {target[:60]}", f"{draft.name}.volumes"))
 
 
@@ -83,6 +84,9 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
             raise ComposeError(f"{path[:100]} is no file of the task")
         reading.env_files.add(path)
         text = reading.files.read(path, SIZE_LIMIT_BYTES)
+        reading.budget.file_characters -= len(text)
+        if reading.budget.file_characters < 0:
+            raise ComposeError(f"the task's files of variables have more than {FILES_LIMIT} characters in all")
         before = {name: entry for name, entry in found.items() if entry is not None}
         found |= parse_env_file(text, path, reading.variables, raw=form == "raw", service=env, before=before, budget=reading.budget)
     for name, entry in found.items():

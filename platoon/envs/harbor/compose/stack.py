@@ -22,6 +22,8 @@ from platoon.envs.harbor.compose.text import ImagePart, Text
 from platoon.envs.harbor.compose.variables import TaskVariables
 
 SERVICE_LIMIT = 64
+# Of one service, its own not counted: aliases, links of others, a host's and a container's name.
+NAME_LIMIT = 256
 # Harbor's own command of main, which keeps it alive and is no init.
 IDLE: tuple[Text, ...] = ("sh", "-c", "sleep infinity")
 TABLES = ("volumes", "networks", "configs", "secrets")
@@ -78,9 +80,10 @@ def read_services(edited: Edited, reading: Reading) -> Services:
                 services.main = draft
             else:
                 services.sidecars[name] = draft
-    for found in (item for place, item in held.items() if place in _used(services, reading)):
+    used = _used(services, reading)
+    for found in (item for place, item in held.items() if place in used):
         findings.problems.extend(found.problems)
-        findings.notes.extend(found.notes)
+        findings.notes.update(found.notes)
     return services
 
 
@@ -215,6 +218,10 @@ def _check_names(services: Services, reading: Reading) -> None:
     everyone = services.all
     containers: dict[str, str] = {}
     for name, draft in everyone.items():
+        if len(draft.aliases) > NAME_LIMIT:
+            key = list(draft.aliases.values())[NAME_LIMIT]
+            reading.findings.problems.append(ComposeError(f"has more than {NAME_LIMIT} names", f"{name}.{key}"))
+            continue
         for alias, key in draft.aliases.items():
             if alias in everyone and alias != name:
                 reading.findings.problems.append(ComposeError(f"{alias} is the name of another service", f"{name}.{key}"))

@@ -89,7 +89,8 @@ def number(value: Any) -> float:
         return float(value.value)
     if isinstance(value, str):
         try:
-            found = float(value) if value.isascii() else math.nan
+            # No blanks, which Python takes and compose does not.
+            found = float(value) if value.isascii() and not set(value) & set(" \t\n\r\f\v") else math.nan
         except ValueError:
             found = math.nan
         if math.isfinite(found):
@@ -227,9 +228,12 @@ def names(value: Any) -> list[str]:
 
 def unique(items: list[Any]) -> None:
     """Raises ComposeError for an item that a list has twice, where compose takes each once."""
-    for index, item in enumerate(items):
-        if item in items[:index]:
+    seen: set[str] = set()
+    for item in items:
+        # Not the item itself: what a list holds may be a list.
+        if (key := repr(item)) in seen:
             raise ComposeError(f"has {_shown(item)} twice")
+        seen.add(key)
 
 
 def sequence(value: Any) -> list[Any]:

@@ -11,6 +11,7 @@ import pytest
 from platoon.envs.harbor.compose import ComposeRefused, plan_task, references, stack_kind
 from platoon.envs.harbor.compose.document import DEPTH_LIMIT, SIZE_LIMIT_BYTES, parse_document
 from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.stack import NAME_LIMIT
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.task_toml import TaskToml
 
@@ -209,6 +210,26 @@ def test_what_is_not_searched_for_names_of_services_is_told(write: Write, monkey
     assert planned.warnings == ("environment/large: only its first 10 bytes are searched for names of services",)
     monkeypatch.setattr(references, "SCAN_LIMIT_BYTES", 12)
     assert plan_task(TaskToml(), task).warnings[-1] == "only the first 12 bytes of its files are searched for names of services"
+
+
+def test_names_of_services_cost_no_more_when_they_are_many() -> None:
+    """One expression for any name, which is then looked up: none is made of the names."""
+    names = references.Names({f"b{number}": ("b", frozenset({80})) for number in range(50_000)})
+    text = "b1:80 xb1:80 b1:800 -b1:80 b.b1:80 b49999:80\nb1:80x b1:080"
+    assert [match.span() for match, _ in names.matches(text)] == [(0, 5), (35, 44), (45, 50), (52, 58)]
+    assert not list(references.Names({"b": ("b", frozenset())}).matches("b:80"))
+
+
+def test_many_names_of_one_service(write: Write) -> None:
+    text = "services: {{main: {{}}, b: {{image: x, ports: [80], networks: {{default: {{aliases: [{}]}}}}}}}}"
+    assert refusal(write(text.format(", ".join(f"b{n}" for n in range(NAME_LIMIT + 1))))) == (
+        f"compose: b.networks.default.aliases: has more than {NAME_LIMIT} names"
+    )
+
+
+def test_files_of_variables_are_bounded_in_all(write: Write) -> None:
+    task = write(f"services: {{main: {{env_file: [{', '.join(['e'] * 20)}]}}}}", e="#" * 100_000)
+    assert "files of variables have more than 1048576 characters in all" in refusal(task)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"# nothing\n", b"---\n"])

@@ -1,0 +1,194 @@
+"""The shapes that compose's schema and its readers ask of values, for every key that a plan does not read itself, used or not.
+
+One table of places to shapes: `*` is any name, `[]` an item of a list. It is held against the file as written, so that a text with
+variables counts as whatever it may become.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from platoon.envs.harbor.compose import values
+from platoon.envs.harbor.compose.document import Number
+from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.subset import SUBSET, is_empty
+
+Path = tuple[str, ...]
+_PULL_POLICY = re.compile(r"always|never|build|if_not_present|missing|refresh|daily|weekly|every_([0-9]+[wdhms])+")
+_PLAIN = (str, Number, bool)
+
+
+def _plain_switch(value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ComposeError("is true or false, without quotes")
+
+
+def _service(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ComposeError("a service is a mapping")
+
+
+def _text_list(value: Any) -> None:
+    for item in values.sequence(value):
+        values.only_text(item)
+
+
+def _texts(value: Any) -> None:
+    """One text, or several."""
+    if not isinstance(value, str):
+        _text_list(value)
+
+
+def _env_files(value: Any) -> None:
+    if not isinstance(value, str | list):
+        raise ComposeError("is a file's name or a list, of names and mappings")
+
+
+def _text_or_switch(value: Any) -> None:
+    if not isinstance(value, bool):
+        values.only_text(value)
+
+
+def _text_size(value: Any) -> None:
+    values.size_bytes(values.only_text(value))
+
+
+def _labels(value: Any) -> None:
+    """Names to plain values, or a list of `NAME=value`."""
+    if isinstance(value, list):
+        for item in value:
+            values.only_text(item)
+        return
+    _plain_values(value)
+
+
+def _plain_values(value: Any) -> None:
+    if not all(isinstance(item, (*_PLAIN, type(None))) for item in values.mapping(value).values()):
+        raise ComposeError("gives each name one value")
+
+
+def _size(value: Any) -> None:
+    """Bytes; -1 is none."""
+    if not isinstance(value, Number):
+        values.size_bytes(value)
+
+
+def _plain_number(value: Any) -> None:
+    if not isinstance(value, Number):
+        raise ComposeError("is a number, without quotes")
+
+
+def _pull_policy(value: Any) -> None:
+    if not _PULL_POLICY.fullmatch(str(values.only_text(value))):
+        raise ComposeError("is always, never, build, missing, refresh, daily, weekly or every_<duration>")
+
+
+def _logging(value: Any) -> None:
+    _check_keys(value, {"driver", "options"})
+    values.only_text(value.get("driver", ""))
+    _plain_values(value.get("options", {}))
+
+
+def _blkio(value: Any) -> None:
+    rates = {f"device_{way}_{what}" for way in ("read", "write") for what in ("bps", "iops")}
+    _check_keys(value, {"weight", "weight_device", *rates})
+
+
+def _file_source(value: Any) -> None:
+    """A config or a secret says what it is."""
+    if not {"file", "content", "environment", "external", "driver"} & set(values.mapping(value)):
+        raise ComposeError("names no file and no content")
+
+
+def _check_keys(value: Any, known: set[str]) -> None:
+    for key in values.mapping(value):
+        if key not in known and not key.startswith("x-"):
+            raise ComposeError(f"has no key {key[:40]}")
+
+
+Shape = Callable[[Any], Any]
+_S = "services.*"
+_BY_SHAPE: list[tuple[Shape, str, str]] = [
+    (values.switch, _S, "init stdin_open tty attach oom_kill_disable privileged read_only build.no_cache build.pull"),
+    (values.switch, _S, "depends_on.*.restart healthcheck.disable volumes[].read_only volumes[].bind.create_host_path"),
+    (values.switch, _S, "volumes[].volume.nocopy"),
+    (values.switch, "networks.*", "attachable enable_ipv4 enable_ipv6 internal"),
+    (_plain_switch, _S, "depends_on.*.required"),
+    (values.only_text, _S, "hostname restart cpuset pull_refresh_after stop_signal build.target build.dockerfile"),
+    (values.only_text, _S, "deploy.mode deploy.endpoint_mode volumes[].consistency volumes[].bind.propagation"),
+    (values.only_text, _S, "ports[].name ports[].mode ports[].app_protocol ports[].protocol ports[].host_ip"),
+    (
+        values.only_text,
+        _S,
+        "gpus[].driver deploy.resources.reservations.devices[].driver configs[].uid configs[].gid secrets[].uid secrets[].gid",
+    ),
+    *[(values.only_text, f"{table}.*", "name driver") for table in ("networks", "volumes", "configs", "secrets")],
+    (_texts, _S, "label_file"),
+    (_env_files, _S, "env_file"),
+    (_text_or_switch, _S, "build.provenance build.sbom"),
+    (_text_size, _S, "deploy.resources.limits.memory deploy.resources.reservations.memory"),
+    (_labels, _S, "gpus[].options deploy.resources.reservations.devices[].options"),
+    (_text_list, _S, "profiles cap_drop build.tags build.cache_from build.cache_to networks.*.aliases"),
+    (_labels, _S, "labels annotations build.labels deploy.labels volumes[].volume.labels"),
+    *[(_labels, f"{table}.*", "labels") for table in ("networks", "volumes", "configs", "secrets")],
+    (values.whole_number, _S, "oom_score_adj cpu_count cpu_percent deploy.replicas scale deploy.resources.limits.pids"),
+    (values.number, _S, "cpus cpu_shares cpu_period cpu_quota cpu_rt_period cpu_rt_runtime pids_limit"),
+    (values.number, _S, "deploy.resources.limits.cpus deploy.resources.reservations.cpus"),
+    (_plain_number, _S, "networks.*.priority networks.*.gw_priority volumes[].tmpfs.mode"),
+    (_size, _S, "mem_swappiness mem_limit mem_reservation memswap_limit shm_size build.shm_size"),
+    (values.duration_s, _S, "stop_grace_period healthcheck.interval healthcheck.timeout"),
+    (values.mapping, _S, "deploy.update_config deploy.rollback_config deploy.placement deploy.restart_policy build.ulimits"),
+    (values.sequence, _S, "deploy.resources.reservations.generic_resources"),
+    (_pull_policy, _S, "pull_policy"),
+    (_logging, _S, "logging"),
+    (_blkio, _S, "blkio_config"),
+    (_service, "services", "*"),
+    (values.mapping, "networks", "*"),
+    (values.mapping, "volumes", "*"),
+    (_file_source, "configs", "*"),
+    (_file_source, "secrets", "*"),
+]
+SHAPES: Mapping[str, Shape] = {f"{prefix}.{key}": shape for shape, prefix, keys in _BY_SHAPE for key in keys.split()}
+# Places that lead to others in the table, so that no more of a file is walked.
+_INNER = frozenset(key[: place.start()] for key in SHAPES for place in re.finditer(r"\.|\[\]", key))
+
+
+def shape_problems(tree: Mapping[str, Any]) -> Iterator[ComposeError]:
+    """The problems of a file's tree, overlays applied, before it is interpolated; of nulls there are none."""
+    yield from _walk(tree, "", ())
+    services = tree.get("services")
+    for name, service in services.items() if isinstance(services, dict) else ():
+        # A service that runs is read key by key.
+        if isinstance(service, dict) and not is_empty(service.get("profiles")):
+            for key in service:
+                if f"services.*.{key}" not in SUBSET and not key.startswith("x-"):
+                    yield ComposeError("unknown key", f"{name}.{key}")
+
+
+def _walk(value: Any, pattern: str, path: Path) -> Iterator[ComposeError]:
+    if value is None or _is_open(value):
+        return
+    if (shape := SHAPES.get(pattern)) is not None:
+        try:
+            shape(value)
+        except ComposeError as error:
+            yield ComposeError(error.why, ".".join(path[1:] if path[0] == "services" and len(path) > 2 else path))
+            return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            named = f"{pattern}.{key}" if pattern else key
+            inner = named if named in SHAPES or named in _INNER else f"{pattern}.*"
+            if inner in SHAPES or inner in _INNER:
+                yield from _walk(item, inner, (*path, key))
+    elif isinstance(value, list) and f"{pattern}[]" in _INNER:
+        for item in value:
+            yield from _walk(item, f"{pattern}[]", path)
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a text, or one below, holds a variable, which may become anything."""
+    if isinstance(value, str):
+        return "$" in value
+    return isinstance(value, list) and any(isinstance(item, str) and "$" in item for item in value)

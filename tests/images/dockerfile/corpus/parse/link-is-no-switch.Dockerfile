@@ -1,0 +1,2 @@
+FROM a
+COPY --link=zz . /x

@@ -1,0 +1,2 @@
+FROM a
+ONBUILD FROM x

@@ -1,0 +1,2 @@
+FROM a
+onbuild onbuild RUN x

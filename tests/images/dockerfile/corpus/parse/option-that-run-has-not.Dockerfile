@@ -1,0 +1,2 @@
+FROM a
+RUN --bogus=x y

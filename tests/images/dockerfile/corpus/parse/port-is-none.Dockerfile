@@ -1,0 +1,2 @@
+FROM a
+EXPOSE 80 zz

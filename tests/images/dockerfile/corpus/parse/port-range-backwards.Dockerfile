@@ -1,0 +1,2 @@
+FROM a
+EXPOSE 90-80

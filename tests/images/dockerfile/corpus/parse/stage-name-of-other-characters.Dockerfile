@@ -1,0 +1,1 @@
+FROM a AS A_b!
