@@ -92,14 +92,21 @@ def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRo
         for (key, names), tasks in lacking.items()
     ]
     # What a task lacks is told above; a further field that not one has is a slip of the pen.
-    for name in sorted({*options.group_fields} - known) if placed and not lacking else ():
-        problems.append(Problem(f"no task has a field {name}", key="holdout.group_by", advice=nearest(name, known)))
+    problems += unknown_fields(options, known) if placed and not lacking else ()
     if unknown_files:
         rule = f"the lock does not say which input files it has of: {', '.join(unknown_files[:5])}"
         problems.append(Problem(rule, key="holdout", advice="fetch it again"))
     if problems:
         raise ConfigError(problems)
     return placed
+
+
+def unknown_fields(options: HoldOut, known: Collection[str]) -> Iterator[Problem]:
+    """The fields it splits by that are not among those a dataset has."""
+    strata = [options.stratify_by] if options.stratify_by is not None else []
+    for key, names in (("group_by", options.group_fields), ("stratify_by", strata)):
+        for name in sorted({*names}.difference(known)):
+            yield Problem(f"no task has a field {name}", key=f"holdout.{key}", advice=nearest(name, known))
 
 
 def _tasks(names: Sequence[str]) -> str:
