@@ -14,11 +14,12 @@ NAMES: Mapping[Any, str] = {str: "a text", int: "a whole number", float: "a numb
 def form_faults(value: Mapping[str, Any], form: Form, where: str = "") -> Iterator[tuple[str, str]]:
     """Key and rule of each field that is not as `form` has it. where: the key of `value`, with a dot."""
     for key, wanted in ((key, form["*"]) for key in value) if "*" in form else form.items():
-        found = value.get(key)
+        found: Any = value.get(key)
         kinds = get_args(wanted) or (type(wanted) if isinstance(wanted, dict | list) else wanted,)
         if found is None and (len(kinds) > 1 or isinstance(wanted, list)):
             continue
-        if not isinstance(found, int | float if kinds[0] is float else kinds[0]) or isinstance(found, bool):
+        types: Any = int | float if kinds[0] is float else kinds[0]
+        if not isinstance(found, types) or isinstance(found, bool):
             yield f"{where}{key}", f"must be {NAMES[kinds[0]]}" if key in value else "is missing"
         elif isinstance(wanted, dict):
             yield from form_faults(found, wanted, f"{where}{key}.")
