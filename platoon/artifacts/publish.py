@@ -22,6 +22,7 @@ from platoon.artifacts.reading import read_regular
 READ_ONLY = 0o444
 PRIVATE = 0o600
 WRITABLE = 0o644
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def fsync_directory(path: Path) -> None:
@@ -34,6 +35,17 @@ def fsync_directory(path: Path) -> None:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A write that a disk does not take names no file of itself: what is raised in the block then names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
     """A binary file that takes `path`'s place when the block ends well, and vanishes when it does not. Raises OSError."""
     _refuse_other(path)
@@ -41,7 +53,7 @@ def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
     beside = path.parent / f".{path.name}.{secrets.token_hex(6)}.partial"
     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with naming(path), os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), mode)
