@@ -619,3 +619,32 @@ def test_what_a_configuration_and_the_list_of_tasks_say_alone_is_validated(
     code, text = run("config", "validate", root / "configs/rl.yaml")
     assert code == exits.CONFIG and f"rl.yaml: environments.0.service_kwargs.{key}: " in text and told in text, text
     assert inputs(root, run)[0] == exits.CONFIG
+
+
+@pytest.mark.parametrize("command", [("config", "validate"), ("prepare",)])
+@pytest.mark.parametrize(
+    ("make", "named", "told"),
+    [
+        (os.mkfifo, "fifo.yaml", "is no regular file: fifo.yaml"),
+        (os.mkdir, "fifo.yaml", "is a folder: fifo.yaml"),
+        (lambda path: path.symlink_to("fifo.yaml"), "fifo.yaml", "cannot be read (Too many levels of symbolic links): fifo.yaml"),
+        (lambda path: None, "fifo.yaml", "no such file: fifo.yaml"),
+        (lambda path: None, "configs", "is a folder: configs (did you mean configs/rl.yaml?)"),
+        (lambda path: None, "./recipe.yaml", "train --config recipe={}` takes (name a configuration here)"),
+    ],
+)
+def test_what_a_recipe_names_that_is_no_configuration(
+    make_recipe: MakeRecipe,
+    run: Callable[..., tuple[int, str]],
+    make: Callable[[Path], None],
+    named: str,
+    told: str,
+    command: tuple[str, ...],
+) -> None:
+    root = make_recipe()
+    make(root / "fifo.yaml")
+    recipe = root / "recipe.yaml"
+    recipe.write_text(f"runs:\n  main: {{config: {named}}}\n")
+    code, text = run(*command, recipe)
+    assert code == exits.CONFIG and f"{recipe}: runs.main.config: " in text, text
+    assert told.format(root / named) in text and "did you mean fifo.yaml" not in text, text
