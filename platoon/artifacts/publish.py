@@ -22,6 +22,7 @@ from platoon.artifacts.reading import read_regular
 READ_ONLY = 0o444
 PRIVATE = 0o600
 WRITABLE = 0o644
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def fsync_directory(path: Path) -> None:
@@ -31,6 +32,17 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A write that a disk does not take names no file of itself: what is raised in the block then names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -46,7 +58,7 @@ def replacing(path: Path, mode: int = READ_ONLY) -> Iterator[IO[bytes]]:
         error.filename = str(path)
         raise
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with naming(path), os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), mode)

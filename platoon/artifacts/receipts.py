@@ -6,11 +6,12 @@ what they were made from: the identity of the run and the rows of all its steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from platoon.artifacts.canonical import read_json
+from platoon.artifacts.forms import Form, form_faults
 from platoon.artifacts.publish import publish_json
 from platoon.errors import ConfigError, Problem
 
@@ -19,9 +20,8 @@ Kind = Literal["train", "evaluation"]
 ADVICE = "run the command that writes it again"
 
 WEIGHTS = {"state_path": str, "sampler_path": str, "policy_version": int}
-# What readers count on, by kind: a type; the fields of a mapping; those of each row of a list, and of each value of a mapping by
-# name ("*"). A type with None, and a list, may be absent.
-FIELDS: Mapping[str, Mapping[str, Any]] = {
+# What readers count on, by kind.
+FIELDS: Mapping[str, Form] = {
     "train": {
         "run": str,
         "trainer": str,
@@ -31,7 +31,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         "parent": dict | None,
         "seed": int | None,
         "figures": dict | None,
-        "curve": [{"step": int}],
+        "curve": [{"step": int, "reward": float | None, "rollouts": int | None}],
     },
     "evaluation": {
         "name": str,
@@ -43,7 +43,6 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         "example": dict | None,
     },
 }
-NAMES: Mapping[Any, str] = {str: "a text", int: "a whole number", dict: "a mapping", list: "a list"}
 
 
 def write_receipt(path: Path, kind: Kind, body: Mapping[str, Any]) -> None:
@@ -61,22 +60,6 @@ def read_receipt(path: Path, kind: Kind | None = None) -> dict[str, Any]:
         raise ConfigError(Problem(f"not a receipt of rule {RULE}", file=str(path), advice=ADVICE))
     if kind is not None and value["kind"] != kind:
         raise ConfigError(Problem(f"a receipt of kind {kind!r} is needed, this is one of kind {value['kind']!r}", file=str(path)))
-    if faults := list(_faults(value, FIELDS[value["kind"]], "")):
+    if faults := list(form_faults(value, FIELDS[value["kind"]])):
         raise ConfigError(Problem(rule, key=key, file=str(path), advice=ADVICE) for key, rule in faults)
     return value
-
-
-def _faults(value: Mapping[str, Any], fields: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    """Key and rule of each field that is not as `fields` has it. where: the key of `value`, with a dot."""
-    for key, wanted in ((key, fields["*"]) for key in value) if "*" in fields else fields.items():
-        found = value.get(key)
-        kinds = get_args(wanted) or (type(wanted) if isinstance(wanted, dict | list) else wanted,)
-        if found is None and (len(kinds) > 1 or isinstance(wanted, list)):
-            continue
-        if not isinstance(found, kinds[0]) or isinstance(found, bool):
-            yield f"{where}{key}", f"must be {NAMES[kinds[0]]}" if key in value else "is missing"
-        elif isinstance(wanted, dict):
-            yield from _faults(found, wanted, f"{where}{key}.")
-        elif isinstance(wanted, list):
-            rows = {str(number): row for number, row in enumerate(found)}
-            yield from _faults(rows, {"*": wanted[0]}, f"{where}{key}.")

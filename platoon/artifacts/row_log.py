@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from platoon.artifacts.publish import WRITABLE, fsync_directory
+from platoon.artifacts.publish import WRITABLE, fsync_directory, naming
 from platoon.artifacts.reading import open_regular, parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 
@@ -35,7 +35,7 @@ def append_json_line(path: Path, value: Any) -> None:
     """
     line = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT, WRITABLE), "r+b") as file:
+    with naming(path), os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT, WRITABLE), "r+b") as file:
         begin, last = _last_line(file)
         end = file.seek(0, os.SEEK_END)
         if last.strip() and not _is_json(last.strip()):

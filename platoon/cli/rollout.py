@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,19 +49,20 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     """
     from platoon import exits
     from platoon.host.console import Console
+    from platoon.site import load_site
     from platoon.train.trainer.signals import Interrupts
 
     if chosen["trained"] is not None and chosen["model_path"] is not None:
         raise click.UsageError("give --of or --model-path, not both")
-    site, directory = _places(**{name: chosen.pop(name) for name in ("site_path", "output_dir")}, task=chosen["task"])
-    with Console(log_file=log_file) as console, Interrupts(console.say), _unless_refused(directory):
+    site = load_site(chosen.pop("site_path"))
+    with Console(log_file=log_file) as console, Interrupts(console.say):
         from platoon.eval.adhoc import without_model
         from platoon.sampling.sample_timeout import told
         from platoon.train.services import place_of
         from platoon.train.trainer.signals import EXIT_CODES, run_loop
 
         console.progress("reading", str(config))
-        request = _request(config, overrides, console, site=site, directory=directory, **chosen)
+        request = _request(config, overrides, console, site=site, **chosen)
         asks = not without_model(request.route)
         place = f" on {place_of(request.opening.spec)}" if asks else ""
         console.progress("playing", f"{request.task_id} with {request.route.harness}{place}")
@@ -78,31 +78,20 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     sys.exit(exits.DONE if result.outcome.trainable else exits.FAILED)
 
 
-def _places(*, site_path: Path | None, output_dir: Path | None, task: str) -> tuple[Site, Path]:
-    """The site, and the directory that everything of the rollout goes to."""
-    from platoon.site import load_site
-
-    site = load_site(site_path)
+def _new_directory(site: Site, task: str) -> Path:
+    """An empty directory for a rollout that was given none; no other rollout has it, were it of the same task and second."""
     slug = re.sub(r"[^A-Za-z0-9._-]", "-", task)[-80:]
-    return site, output_dir or site.state_dir().parent / "adhoc" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
-
-
-@contextmanager
-def _unless_refused(directory: Path) -> Iterator[None]:
-    """What the block made of `directory` and its parents goes with a refusal; a directory that was there is left alone."""
-    from platoon.errors import ConfigError
-
-    made = [path for path in (directory, *directory.parents) if not path.exists()]
-    try:
-        yield
-    except ConfigError:
-        if directory in made:
-            shutil.rmtree(directory, ignore_errors=True)
-            # A parent that another program uses by now is not empty.
-            with suppress(OSError):
-                for path in made[1:]:
-                    path.rmdir()
-        raise
+    parent = site.state_dir().parent / "adhoc"
+    parent.mkdir(parents=True, exist_ok=True)
+    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{slug}"
+    for number in count(1):
+        directory = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            continue
+        return directory
+    raise AssertionError
 
 
 async def _play(request: AdhocRequest, console: Console) -> RolloutResult | str:
@@ -129,11 +118,12 @@ def _request(
     renderer: str | None,
     seed: int | None,
     site: Site,
-    directory: Path,
+    output_dir: Path | None,
 ) -> AdhocRequest:
+    """What is to be played. Nothing is written before the last refusal: where it goes, another rollout may write too."""
     from dataclasses import replace
 
-    from platoon.eval.adhoc import AdhocRequest, find_task, without_model
+    from platoon.eval.adhoc import AdhocRequest, find_task, refuse_unplayable, without_model
     from platoon.eval.opening import OpenRequest
     from platoon.pipeline.entries import check_tasks, entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
@@ -142,12 +132,13 @@ def _request(
     from platoon.train.policy.spec import LOCAL
     from platoon.train.services import base_url
 
-    found = build_inputs(config, directory / "inputs", site, console, overrides)
-    # Through JSON, as strict models want it.
-    read: Any = model_of(found.kind).model_validate_json(json.dumps(found.values))
-    training = found.kind == "train"
-    chosen_split = split or ("train" if training else read.split)
-    entries = asyncio.run(entry_tasks(found, read.environments, chosen_split, config.parent))
+    with TemporaryDirectory(prefix="platoon-inputs-") as passing:
+        found = build_inputs(config, Path(passing), site, console, overrides)
+        # Through JSON, as strict models want it.
+        read: Any = model_of(found.kind).model_validate_json(json.dumps(found.values))
+        training = found.kind == "train"
+        chosen_split = split or ("train" if training else read.split)
+        entries = asyncio.run(entry_tasks(found, read.environments, chosen_split, config.parent))
     entry, task_id = find_task(entries, task, other_splits(found, chosen_split))
     asyncio.run(check_tasks([replace(entry, tasks=(task_id,))], chosen_split))
     route = route_of(entry.config, training=chosen_split == "train")
@@ -159,6 +150,8 @@ def _request(
     if weights.path is None and base_url(spec) == LOCAL and not without_model(route):
         console.say("the weights are untrained: --of RECEIPT plays those of a run")
     rollout_config = _rollout_config(read, entry.config, training)
+    refuse_unplayable(route, spec)
+    directory = output_dir or _new_directory(site, task)
     return AdhocRequest(
         entry=entry,
         task_id=task_id,

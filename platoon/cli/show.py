@@ -13,10 +13,10 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def show(results: Path, as_json: bool) -> None:
     """Show what the runs and evaluations of RESULTS came to, and which figures are not of what it holds now."""
-    from platoon.artifacts.canonical import read_json
     from platoon.pipeline.currency import outdated
+    from platoon.pipeline.summary import read_summary
 
-    summary = read_json(results / "summary.json", "summary (write it with `snakemake --profile local train`)")
+    summary = read_summary(results / "summary.json")
     old = list(outdated(results, summary))
     if as_json:
         import json
@@ -46,10 +46,10 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
     for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
         runs.add_column(column, justify="left" if column == "run" else "right")
     # A run comes after the one it started from, an evaluation where its run does.
-    order = _in_order(summary.get("runs", {}))
+    order = _in_order(summary["runs"])
     for name in order:
         row = summary["runs"][name]
-        tokens, spent = row.get("tokens") or {}, row.get("seconds") or {}
+        tokens, spent = row["tokens"], row["seconds"]
         runs.add_row(
             name,
             number(row.get("steps")),
@@ -59,17 +59,18 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
             seconds(spent.get("total")),
         )
     evaluations = Table(title="evaluations", title_justify="left", title_style="bold")
-    parts = sorted({part for row in summary.get("evaluations", {}).values() for part in row.get("components") or {}})
+    parts = sorted({part for row in summary["evaluations"].values() for part in row["components"]})
     parts = [part for part in parts if part != "reward"]
     for column in ("evaluation", "of run", "mean reward", *parts, "rollouts", "time"):
         evaluations.add_column(column, justify="left" if column in ("evaluation", "of run") else "right")
-    found = summary.get("evaluations", {})
-    for name in sorted(found, key=lambda name: (order.index(found[name]["run"]) if found[name]["run"] in order else -1, name)):
+    found = summary["evaluations"]
+    place = {run: number for number, run in enumerate(order)}
+    for name in sorted(found, key=lambda name: (place.get(found[name].get("run"), -1), name)):
         row = found[name]
-        components, spent = row.get("components") or {}, row.get("seconds") or {}
+        components, spent = row["components"], row["seconds"]
         evaluations.add_row(
             name,
-            str(row.get("run", "")),
+            row.get("run") or "",
             number(row.get("mean_reward"), 3),
             *(number(components.get(part), 3) for part in parts),
             number(row.get("rollouts")),

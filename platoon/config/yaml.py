@@ -19,6 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.resolver import VersionedResolver
 
 from platoon.config.files import read_text
 from platoon.errors import ConfigError, Problem
@@ -31,6 +32,24 @@ INTEGER_LIMIT = 2**63
 # What needs no parser, which is most of what stands in overrides: words that YAML 1.2 reads as text, and whole numbers.
 _WORD = re.compile(r"(?!(?:null|true|false)$)[a-z][A-Za-z0-9_./-]*")
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+
+# The core schema: what else stands unquoted is text.
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
+_BASES = {"0o": 8, "0x": 16}
+_TAG = "tag:yaml.org,2002:"
+_SCHEMA = (
+    ("null", "~nN", "~|null|Null|NULL"),
+    ("bool", "tTfF", "true|True|TRUE|false|False|FALSE"),
+    ("int", "+-0123456789", _INTEGER.pattern),
+    ("float", "+-.0123456789", _FLOAT.pattern),
+    ("merge", "<", "<<"),
+)
+# By the first character, as the library looks them up; the merge key is known so that it is refused.
+_SCALARS = {
+    first: [(f"{_TAG}{kind}", re.compile(rf"(?:{pattern})\Z")) for kind, firsts, pattern in _SCHEMA if first in firsts]
+    for first in "~nNtTfF<+-.0123456789"
+} | {"": [(f"{_TAG}null", re.compile(r"\Z"))]}
 
 
 def read_yaml(path: Path, *, shown_as: str = "") -> Any:
@@ -103,8 +122,29 @@ def _check_scalar(node: Any, key: str, shown_as: str) -> None:
         raise ConfigError(Problem(f"a {kind} is no configuration value", key=key, file=shown_as, advice="quote it to make it text"))
 
 
+class _Resolver(VersionedResolver):  # type: ignore[misc]  # because the library has no types
+    """Reads plain scalars by the core schema of YAML 1.2, whatever version a file says it is of; the library's own takes more."""
+
+    @property
+    def versioned_resolver(self) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+        return _SCALARS
+
+
 class _Constructor(SafeConstructor):  # type: ignore[misc]  # because the library has no types
     """Builds plain values; a merge key ends it before anything is copied."""
+
+    def construct_whole_number(self, node: Any) -> int:
+        text = str(self.construct_scalar(node))
+        if not _INTEGER.fullmatch(text):
+            raise ConstructorError(None, None, f"{text[:40]!r} is no whole number", node.start_mark)
+        base = _BASES.get(text[:2], 10)
+        return int(text if base == 10 else text[2:], base)
+
+    def construct_number(self, node: Any) -> float:
+        text = str(self.construct_scalar(node))
+        if not _FLOAT.fullmatch(text) and not _INTEGER.fullmatch(text):
+            raise ConstructorError(None, None, f"{text[:40]!r} is no number", node.start_mark)
+        return float(text.replace(".", "") if text[-1].isalpha() else text)
 
     def flatten_mapping(self, node: Any) -> Any:
         for key, _ in node.value:
@@ -113,8 +153,13 @@ class _Constructor(SafeConstructor):  # type: ignore[misc]  # because the librar
         return super().flatten_mapping(node)
 
 
+_Constructor.add_constructor(f"{_TAG}int", _Constructor.construct_whole_number)
+_Constructor.add_constructor(f"{_TAG}float", _Constructor.construct_number)
+
+
 def _parser() -> YAML:
     parser = YAML(typ="safe", pure=True)
+    parser.Resolver = _Resolver
     parser.Constructor = _Constructor
     parser.allow_duplicate_keys = False
     return parser

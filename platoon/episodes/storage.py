@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from platoon.artifacts.publish import naming
 from platoon.core.outcome import Outcome
 from platoon.core.trajectory import Trajectory, TrajectoryCollection, plain
 from platoon.rows.merge import TrajectoryCalls, build_block
@@ -42,7 +43,8 @@ def write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
-        beside.write_text(text, encoding="utf-8", errors="backslashreplace")
+        with naming(path):
+            beside.write_text(text, encoding="utf-8", errors="backslashreplace")
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)

@@ -17,13 +17,14 @@ from platoon.episodes.rollout import run_rollout
 from platoon.episodes.route import RolloutSettings, Route
 from platoon.episodes.storage import TokenTable, write_whole
 from platoon.errors import ConfigError, Problem, ServiceError
-from platoon.eval.opening import MAIN, OpenRequest, open_policy
+from platoon.eval.opening import MAIN, OpenRequest, open_policy, refuse_unknown_base
 from platoon.gateway.seeds import SeedKey
 from platoon.gateway.service import ModelGateway
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.policy import PolicyRuntime
 from platoon.train.components.entries import EntryTasks
-from platoon.train.services import check_key
+from platoon.train.policy.spec import LOCAL
+from platoon.train.services import base_url, check_key
 
 WITHOUT_MODEL = ("platoon-oracle", "platoon-noop")
 
@@ -75,10 +76,19 @@ def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collect
     raise ConfigError(Problem(f"no task is called {quoted(name)}", key="--task", advice=advice))
 
 
-async def play(request: AdhocRequest) -> RolloutResult:
-    """Plays and stores it. Raises ConfigError before anything starts, ServiceError when the policy cannot be opened."""
-    if problems := list(route_problems(request.route)):
+def refuse_unplayable(route: Route, spec: ModelSpec) -> None:
+    """Raises ConfigError for what can be told before anything starts: a harness that could not play, a service without its key."""
+    if problems := list(route_problems(route)):
         raise ConfigError(problems)
+    if without_model(route):
+        return
+    check_key([spec])
+    if base_url(spec) == LOCAL:
+        refuse_unknown_base(spec)
+
+
+async def play(request: AdhocRequest) -> RolloutResult:
+    """Plays and stores what `refuse_unplayable` passed. Raises ServiceError when the policy cannot be opened."""
     async with _policy(request) as runtime:
         gateway = ModelGateway({MAIN: runtime})
         try:
@@ -107,7 +117,6 @@ async def _policy(request: AdhocRequest) -> AsyncIterator[PolicyRuntime]:
         nobody: Any = _Nobody()
         yield PolicyRuntime(MAIN, ModelSpec(request.opening.spec.model_name, "none"), nobody, nobody)
         return
-    check_key([request.opening.spec])
     async with open_policy(request.opening) as opened:
         yield opened.runtime
 

@@ -55,16 +55,22 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
     from platoon.local.bases import all_bases
     from platoon.local.launcher import start_local_service
 
-    name = request.spec.model_name
-    if name not in all_bases():
-        rule = f"the embedded service has no base model {quoted(name)}"
-        raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
+    refuse_unknown_base(request.spec)
     service = start_local_service(request.state_dir, deterministic=request.deterministic, log_path=request.log_path)
     begin_import("tinker")
     async with service:
-        tokenizer = all_bases()[name].write_directory(request.state_dir / "bases")
+        tokenizer = all_bases()[request.spec.model_name].write_directory(request.state_dir / "bases")
         async with _session(service.base_url, service.api_key, alive=service.alive) as client:
             yield OpenedPolicy(await _runtime(request, client, service.base_url, service.api_key, tokenizer), service.died)
+
+
+def refuse_unknown_base(spec: ModelSpec) -> None:
+    """Raises ConfigError for a base model that the embedded service does not have."""
+    from platoon.local.bases import all_bases
+
+    if spec.model_name not in all_bases():
+        rule = f"the embedded service has no base model {quoted(spec.model_name)}"
+        raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
 
 
 @asynccontextmanager

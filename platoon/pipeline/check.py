@@ -9,13 +9,16 @@ from pathlib import Path
 
 from platoon.config.load import LoadedConfig, load
 from platoon.config.text import counted, short_path
-from platoon.envs.harbor.answers import read_request
+from platoon.envs.harbor.answers import Request, read_request
+from platoon.envs.harbor.holdout import unknown_fields
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.selection import add_index_files, metadata_fields, select
 from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
+from platoon.pipeline.datasets import of_entry
 from platoon.pipeline.early import raw_entries
 from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, is_recipe, kind_of, model_of
@@ -119,14 +122,29 @@ def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Itera
             continue
         try:
             # Overlays, allowlists, registry files; of what is elsewhere nothing is known before it is fetched.
-            source = read_request(options, path.parent, HarborCache(site.harbor_cache)).source
-            if isinstance(source, DirectorySource):
-                source.dataset.list_tasks()
+            request = read_request(options, path.parent, HarborCache(site.harbor_cache))
+            fields = _index_fields(request)
         except ConfigError as error:
             for problem in error.problems:
                 where = f"{problem.file}/{problem.key}" if problem.key else problem.file
                 named = "dataset" if options.dataset is not None else "adapter"
                 yield Problem(f"{where}: {problem.rule}", key=f"{key}.{named}", file=str(path), advice=problem.advice)
+        else:
+            if options.holdout is not None and fields is not None:
+                yield from of_entry(unknown_fields(options.holdout, fields), number, str(path))
+
+
+def _index_fields(request: Request) -> set[str] | None:
+    """The index fields of a local dataset's tasks, and those that may come from their metadata; None of what is elsewhere.
+
+    Raises ConfigError for what cannot be listed, and for a selection that takes none.
+    """
+    if not isinstance(request.source, DirectorySource):
+        return None
+    dataset, options, reference = request.source.dataset, request.options, request.source.reference
+    listed = add_index_files(dataset.list_tasks(), options, dataset, reference)
+    chosen = select(listed, options, request.lists, reference)
+    return {*metadata_fields(options), *(name for task in chosen for name in task.index)}
 
 
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:

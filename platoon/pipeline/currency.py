@@ -7,6 +7,7 @@ inputs, or from other weights than those the run it starts from has now.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from platoon.pipeline.summary import summarise
 
 def outdated(results: Path, summary: Mapping[str, Any]) -> Iterator[str]:
     """A line for each run and evaluation whose figures in the summary are of an earlier one. Inputs need not be there."""
-    weights = {run: _weights(receipt_of(results, run)) for run in summary.get("runs", {})}
+    weights = {run: _weights(receipt_of(results, run)) for run in summary["runs"]}
     for table, noun in (("runs", "run"), ("evaluations", "evaluation")):
-        for name, row in summary.get(table, {}).items():
+        # An evaluation of no run has no place in the folder.
+        placed = {name: row for name, row in summary[table].items() if table == "runs" or row.get("run") is not None}
+        for name, row in placed.items():
             if why := _why(results, table, name, row, weights):
                 yield f"{name}: {why}; these are figures of an earlier {noun}"
 
@@ -41,13 +44,12 @@ def _why(results: Path, table: str, name: str, row: Mapping[str, Any], weights: 
     try:
         receipt = read_receipt(path)
     except ConfigError:
-        return "no receipt now" if not path.exists() else "its receipt cannot be read"
+        return f"{path} cannot be read" if os.path.lexists(path) else f"no receipt {path} now"
     if summarise([receipt])[table].get(name) != row:
         return "its receipt is another one now"
     inputs = inputs_of(results, name if trains else f"{EVALUATION_PREFIX}{name}")
-    changed = [
-        file for file, digest in receipt["inputs"].items() if (inputs / file).is_file() and sha256_file(inputs / file) != digest
-    ]
+    made_from = receipt.get("inputs") or {}
+    changed = [file for file, digest in made_from.items() if (inputs / file).is_file() and sha256_file(inputs / file) != digest]
     if changed:
         return f"its inputs are others now ({', '.join(changed)})"
     parent = (receipt.get("parent") or {}) if trains else receipt
@@ -56,4 +58,4 @@ def _why(results: Path, table: str, name: str, row: Mapping[str, Any], weights: 
         return ""
     if weights[run] is None:
         return f"{run}, which it is of, has no receipt now"
-    return "" if weights[run] == parent["weights"] else f"{run}, which it is of, is another one now"
+    return "" if weights[run] == parent.get("weights") else f"{run}, which it is of, is another one now"

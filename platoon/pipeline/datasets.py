@@ -16,6 +16,7 @@ from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
+from platoon.envs.harbor.splits import Splits
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
 from platoon.host.status_line import PATIENCE_S
@@ -83,6 +84,14 @@ def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, 
     for text, (count, example) in sorted(warnings.items()):
         tasks = f"task {printable(example)}" if count == 1 else f"{count} tasks, such as {printable(example)}"
         say(f"warning: {label}: {text} ({tasks})")
+
+
+def say_idle_holdout(say: Callable[[str], None], label: str, splits: Splits) -> None:
+    """Warns of a hold-out that leaves a side without a task: who asked for one means to use both."""
+    if splits.empty is not None:
+        bare = " and ".join(name for name, ids in (splits.named or {}).items() if not ids)
+        advice = f" ({splits.empty.advice})" if splits.empty.advice else ""
+        say(f"warning: {label}: the hold-out leaves no task to {bare}: {splits.empty.rule}{advice}")
 
 
 def recorded_datasets(datasets: Mapping[str, Any], site: Site) -> dict[str, Recorded]:

@@ -91,14 +91,23 @@ async def _entry(inputs: RunInputs, number: int, entry: EnvironmentConfig, split
         tasks = tuple(await service.list_tasks(split))
     else:
         service = _harbor(inputs, locked, entry.service, base)
-        tasks = locked.task_ids(split) if locked.splits is not None else tuple(await service.list_tasks(split))
+        tasks = locked.splits.ids(split) if locked.splits is not None else tuple(await service.list_tasks(split))
     excluded = set(entry.exclude_tasks)
-    tasks = tuple(task for task in tasks if task not in excluded)
-    if not tasks:
-        raise ConfigError(
-            Problem(f"split {quoted(split)} lists no task", key=f"environments.{number}", advice="add tasks to its dataset")
-        )
-    return EntryTasks(entry, service, tasks)
+    kept = tuple(task for task in tasks if task not in excluded)
+    if not kept:
+        raise ConfigError(_no_task(number, split, locked, excludes=bool(tasks)))
+    return EntryTasks(entry, service, kept)
+
+
+def _no_task(number: int, split: str, locked: EntryInputs | None, *, excludes: bool) -> Problem:
+    """Why an entry has no task of a split. excludes: it excludes all that there are."""
+    rule, key = f"split {quoted(split)} lists no task", f"environments.{number}"
+    if excludes:
+        return Problem(f"{rule} but those that are excluded", key=f"{key}.exclude_tasks", advice="exclude fewer")
+    empty = locked.splits.empty if locked is not None and locked.splits is not None else None
+    if empty is None:
+        return Problem(rule, key=key, advice="add tasks to its dataset")
+    return Problem(f"{rule}: {empty.rule}", key=f"{key}.service_kwargs.{empty.key}", advice=empty.advice)
 
 
 def _harbor(inputs: RunInputs, locked: EntryInputs, service: str, base: Path) -> EnvironmentService:

@@ -15,7 +15,7 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
-from platoon.pipeline.datasets import locked_dataset, of_entry, say_warnings
+from platoon.pipeline.datasets import locked_dataset, of_entry, say_idle_holdout, say_warnings
 from platoon.pipeline.early import shared_lock_problems
 from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
@@ -93,6 +93,7 @@ def fetch_entries(
             fetched = locked_dataset(options, config.parent, tools, update=update)
             say_warnings(tools.say, label, fetched.warnings)
             splits = split_lock(fetched.lock, options, config.parent)
+            say_idle_holdout(tools.say, label, splits)
         except ConfigError as error:
             problems.extend(of_entry(error.problems, number, str(config)))
             continue

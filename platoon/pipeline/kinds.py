@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from platoon.config.files import path_fault
 from platoon.config.model import ConfigModel
 from platoon.config.text import few
 from platoon.errors import ConfigError, Problem
@@ -31,12 +33,19 @@ def kind_of(values: Mapping[str, Any], file: Path) -> Kind:
         raise ConfigError(Problem(rule, key=MARKS[kinds[-1]], file=str(file)))
     if is_recipe(values):
         entries = [entry for mark in RECIPE_MARKS if isinstance(values.get(mark), dict) for entry in values[mark].values()]
-        named = dict.fromkeys(str(file.parent / str(entry.get("config"))) for entry in entries if isinstance(entry, dict))
-        advice = f"name one of its configurations here: {few(list(named))}" if named else "name a configuration here"
+        texts = [entry["config"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("config"), str)]
+        # What it names may be no file, or the recipe itself.
+        places = dict.fromkeys(file.parent / text for text in texts)
+        named = [str(place) for place in places if path_fault(place, "file") is None and not _is_same(place, file)]
+        advice = f"name one of its configurations here: {few(named)}" if named else "name a configuration here"
         rule = f"is a recipe, which `snakemake --profile local train --config recipe={file}` takes"
         raise ConfigError(Problem(rule, file=str(file), advice=advice))
     rule = "is neither a training configuration (it has no train:) nor an evaluation (no inference:)"
     raise ConfigError(Problem(rule, file=str(file)))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def model_of(kind: Kind) -> type[ConfigModel]:

@@ -31,6 +31,7 @@ from platoon.pipeline.datasets import (
     locked_dataset,
     of_entry,
     recorded_datasets,
+    say_idle_holdout,
     say_warnings,
 )
 from platoon.pipeline.providers import check_providers
@@ -166,6 +167,7 @@ def _harbor_entry(
     if found := list(_task_problems(fetched, excluded, f"environments.{number}")):
         raise ConfigError(found)
     splits = split_lock(fetched.lock, options, base)
+    say_idle_holdout(tools.say, label, splits)
     summary = {"dataset": fetched.lock.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
     if splits.named is not None and splits.holdout is None:
         summary["splits"] = {name: list(ids) for name, ids in splits.named.items()}

@@ -126,8 +126,8 @@ def read_named(recipe: Path, unit: str, config: str, read: Callable[[Path], T], 
     What is wrong with the file as a whole is told at the key of the recipe that names it.
     """
     path, key = recipe.parent / config, config_key(unit)
-    if path_fault(path, "file") is not None:
-        problems[_missing(recipe, config, key)] = None
+    if (fault := path_fault(path, "file")) is not None:
+        problems[_no_config(recipe, config, key, fault)] = None
         return None
     try:
         return read(path)
@@ -145,14 +145,20 @@ def missing_configs(path: Path, values: Mapping[str, Any]) -> Iterator[Problem]:
         entries = values.get(section)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
             config = entry.get("config") if isinstance(entry, dict) else None
-            if isinstance(config, str) and config and config.isprintable() and path_fault(path.parent / config, "file") is not None:
-                yield _missing(path, config, f"{section}.{printable(name)}.config")
+            if not isinstance(config, str) or not config or not config.isprintable():
+                continue
+            if (fault := path_fault(path.parent / config, "file")) is not None:
+                yield _no_config(path, config, f"{section}.{printable(name)}.config", fault)
 
 
-def _missing(path: Path, config: str, key: str) -> Problem:
-    return Problem(
-        f"no such file: {short_path(config)}", key=key, file=str(path), advice=nearest(config, _files_near(path, config))
-    )
+def _no_config(path: Path, config: str, key: str, fault: str) -> Problem:
+    """Why a path that a recipe names is no configuration, with those that are near it."""
+    if fault.startswith("no such"):
+        fault = "no such file"
+    elif path_fault(path.parent / config, "directory") is None:
+        fault = "is a folder"
+    rule = f"{fault}: {short_path(config)}"
+    return Problem(rule, key=key, file=str(path), advice=nearest(config, _files_near(path, config)))
 
 
 def _no_recipe(path: Path, fault: str) -> Problem:
@@ -179,9 +185,10 @@ def config_key(unit: str) -> str:
 
 
 def _files_near(recipe: Path, config: str) -> list[str]:
-    """Configurations in the folder that should hold one, else beside the recipe, as the recipe would name them."""
-    for folder in _directories((recipe.parent / config).parent, recipe.parent):
-        files = [file for file in folder.glob("*.yaml") if file != recipe]
+    """Configurations in the folder that is named or should hold one, else beside the recipe, as the recipe would name them."""
+    place = recipe.parent / config
+    for folder in _directories(place, place.parent, recipe.parent):
+        files = [file for file in folder.glob("*.yaml") if file != recipe and path_fault(file, "file") is None]
         if files:
             return sorted(os.path.relpath(file, recipe.parent) for file in files)[:MOST_TOLD]
     return []

@@ -1,13 +1,37 @@
-"""The headline figures of a results folder, from receipts alone. Pure: the same receipts give the same bytes."""
+"""The headline figures of a results folder, from receipts alone: the same receipts give the same bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.canonical import read_json
+from platoon.artifacts.forms import Form, form_faults
 from platoon.errors import ConfigError, Problem
 
 RULE = 1
+ADVICE = "write it with `snakemake --profile local train`"
+FIGURES: Form = {
+    "mean_reward": float | None,
+    "rollouts": int | None,
+    "tokens": {"completion": int | None},
+    "seconds": {"total": float | None},
+}
+FORM: Form = {
+    "runs": {"*": {**FIGURES, "parent": str | None, "steps": int | None}},
+    "evaluations": {"*": {**FIGURES, "run": str | None, "components": {"*": float | None}}},
+}
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """The value of a `summary.json`, with the fields that are shown. Raises ConfigError with each that is of another form."""
+    value = read_json(path, "summary", ADVICE)
+    if not isinstance(value, dict) or value.get("rule") != RULE:
+        raise ConfigError(Problem(f"not a summary of rule {RULE}", file=str(path), advice=ADVICE))
+    if faults := list(form_faults(value, FORM)):
+        raise ConfigError(Problem(rule, key=key, file=str(path), advice=ADVICE) for key, rule in faults)
+    return value
 
 
 def summarise(receipts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import socket
 import stat
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from platoon.artifacts.publish import publish_bytes, replacing
+from platoon.artifacts.publish import publish_bytes, publish_json, replacing
+from platoon.artifacts.row_log import append_json_line
+from platoon.episodes.storage import write_whole
 
 pytestmark = pytest.mark.unit
 
@@ -54,3 +58,34 @@ def test_a_file_and_a_link_that_leads_nowhere_are_replaced(tmp_path: Path) -> No
         publish_bytes(tmp_path / name, b"2")
         found = tmp_path / name
         assert found.read_bytes() == b"2" and stat.S_ISREG(found.lstat().st_mode)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: publish_bytes(path, b"x" * 9000),
+        lambda path: publish_json(path, "x" * 9000),
+        lambda path: append_json_line(path, {"text": "x" * 9000}),
+        lambda path: write_whole(path, "x" * 9000),
+    ],
+    ids=["publish_bytes", "publish_json", "append_json_line", "write_whole"],
+)
+def test_a_write_that_the_disk_does_not_take_names_its_file(write: Callable[[Path], None], tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write(tmp_path / "big")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(tmp_path / "big")
+    assert all(path.stat().st_size == 0 for path in tmp_path.iterdir())
+
+
+def test_another_error_of_the_block_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionResetError) as caught, replacing(tmp_path / "file"):
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+    assert caught.value.filename is None
+    with pytest.raises(OSError, match="full") as named, replacing(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "full", "elsewhere")
+    assert named.value.filename == "elsewhere"

@@ -106,12 +106,31 @@ def test_a_reward_that_is_none_is_shown_with_its_own_reason(run: Run, tmp_path: 
     [
         (("--task", "t9"), "t1"),
         (("--task", "t1", "--harness", "platoon-nope"), "platoon-"),
+        (("--task", "t1", "--model", "local/nope"), "the embedded service has no base model"),
     ],
 )
 def test_refusals_come_before_anything_starts(run: Run, arguments: tuple[str, ...], told: str) -> None:
     code, _, err = run("eval.yaml", *arguments)
     assert code == exits.CONFIG and told in err
     assert not Path("runs").exists()
+
+
+def test_a_refusal_leaves_what_another_rollout_made_meanwhile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_rollout(*_: object) -> None:
+        (tmp_path / "same/rollouts").mkdir(parents=True)
+        (tmp_path / "same/tokens.parquet").write_text("theirs")
+        raise ConfigError("refused")
+
+    monkeypatch.setattr("platoon.eval.adhoc.find_task", other_rollout)
+    assert run("eval.yaml", "--task", "t1", "--output-dir", "same")[0] == exits.CONFIG
+    assert (tmp_path / "same/tokens.parquet").read_text() == "theirs" and (tmp_path / "same/rollouts").is_dir()
+
+
+def test_two_rollouts_of_one_second_go_to_two_places(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platoon.cli.rollout.time.strftime", lambda *_: "now")
+    for _ in range(2):
+        assert run("eval.yaml", "--task", "t1", "--harness", "platoon-noop")[0] == exits.DONE
+    assert sorted(path.name for path in (tmp_path / "runs/adhoc").iterdir()) == ["now-t1", "now-t1-2"]
 
 
 def test_a_task_of_another_split_is_told_with_its_split(run: Run, tmp_path: Path) -> None:
@@ -158,6 +177,7 @@ def test_which_weights_play(
         raise ConfigError("enough")
 
     monkeypatch.setattr("platoon.eval.adhoc.play", play)
+    monkeypatch.setenv("TINKER_API_KEY", "tml-none")
     code, _, err = run("eval.yaml", "--task", "t1", *arguments)
     assert code == exits.CONFIG, err
     assert (asked[0].opening.model_path, asked[0].opening.version) == (path, version)

@@ -161,7 +161,7 @@ def test_a_hostile_key_is_shown_on_one_line(tmp_path: Path) -> None:
         ("[" * 100_000, "nested deeper"),
         ("a: " + "{a: " * 70 + "1" + "}" * 70, "nested deeper"),
         ("a: .inf", "finite"),
-        ("a: 2026-01-01", "a date is no configuration value"),
+        ("a: !!timestamp 2026-01-01", "a date is no configuration value"),
         ("a: &a {b: 1}\nc:\n  <<: *a\n", "config.yaml:3: is not YAML 1.2: merge keys"),
         ("a: &a [*a]", "an alias refers to what holds it"),
         ("1: 2", "a key is a string"),
@@ -209,6 +209,33 @@ def test_yaml_is_version_1_2() -> None:
         "e": 8,
         "f": True,
     }
+
+
+@pytest.mark.parametrize("version", ["", "%YAML 1.1\n---\n"])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(
+            (text, text)
+            for text in ("1_000", "1_0.5", "0b101", "0o8", "0x_f", "-0x1f", "1:30", "1:30.5", "2026-01-02", "=", "_1", "+")
+        ),
+        *((text, text) for text in ("yes", "Off", "nUll", "1e", ".", "0o", "\u0661")),
+        *((text, int(text, 0)) for text in ("0o17", "0x1F", "-7", "+7")),
+        *(("010", 10), ("00", 0), ("-010", -10)),
+        *((text, float(text)) for text in ("1e3", "1E+3", "+1.", ".5", "-.5e-1", "010.5", "1.0e0")),
+        *(("~", None), ("", None), ("Null", None), ("TRUE", True), ("False", False)),
+        *(("!!int 12", 12), ("!!float 3", 3.0), ("!!str 3", "3")),
+    ],
+)
+def test_plain_scalars_follow_the_core_schema(version: str, text: str, value: object) -> None:
+    (found,) = parse_yaml(f"{version}- {text}\n", "x")
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize("text", ["!!int 1_000", "!!int 0b1", "!!float 1_0.5", "!!float nan", "!!int ''", "+.inf", ".nan"])
+def test_what_is_no_number_of_yaml_1_2_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_yaml(f"- {text}\n", "x")
 
 
 def test_a_hundred_thousand_overrides_are_taken(tmp_path: Path) -> None:

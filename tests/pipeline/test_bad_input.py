@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -594,3 +595,71 @@ def test_the_spec_of_a_harness_lies_beside_the_file_that_names_it(
     edit(root / "configs/rl.yaml", "harness: platoon-bash", "harness: h/harness.toml")
     assert run("config", "validate", root / "configs/rl.yaml")[0] == exits.DONE
     assert str(root / "configs/h/harness.toml") in read_sources(root / "configs/rl.yaml").data
+
+
+@pytest.mark.parametrize(
+    ("link", "to"),
+    [("loop", "loop"), ("inner/loop", "loop"), ("registry.json", "registry.json"), ("task.toml", "task.toml"), ("long", "x" * 300)],
+)
+def test_what_cannot_be_listed_of_a_dataset_is_a_fault_of_it(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], link: str, to: str
+) -> None:
+    root = make_recipe()
+    place = root / "data/tasks" / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(to)
+    code, text = run("config", "validate", root / "configs/rl.yaml")
+    reason = os.strerror(errno.ENAMETOOLONG if link == "long" else errno.ELOOP)
+    assert (code, f"{link}: cannot be read: {reason}" in text) == (exits.CONFIG, True), text
+    assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: " in text
+    code, text = inputs(root, run)
+    assert (code, f"{link}: cannot be read: {reason}" in text) == (exits.CONFIG, True), text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "told"),
+    [
+        ("group_by: family", "group_by: [famly]", "holdout.group_by", "no task has a field famly (did you mean family?)"),
+        ("group_by: family", "group_by: family, stratify_by: nope", "holdout.stratify_by", "no task has a field nope"),
+        ("family]}]", "family]}, no.json]", "dataset", "no.json: cannot be read: no such file"),
+        ("family]}]", "family]}]\n    select: {nope: 1}", "dataset", "select.nope: no task has this field"),
+        ("family]}]", f"family]}}, {'x' * 300}.json]", "dataset", "cannot be read: File name too long"),
+    ],
+)
+def test_what_a_configuration_and_the_list_of_tasks_say_alone_is_validated(
+    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], old: str, new: str, key: str, told: str
+) -> None:
+    root = make_recipe()
+    edit(root / "configs/rl.yaml", old, new)
+    code, text = run("config", "validate", root / "configs/rl.yaml")
+    assert code == exits.CONFIG and f"rl.yaml: environments.0.service_kwargs.{key}: " in text and told in text, text
+    assert inputs(root, run)[0] == exits.CONFIG
+
+
+@pytest.mark.parametrize("command", [("config", "validate"), ("prepare",)])
+@pytest.mark.parametrize(
+    ("make", "named", "told"),
+    [
+        (os.mkfifo, "fifo.yaml", "is no regular file: fifo.yaml"),
+        (os.mkdir, "fifo.yaml", "is a folder: fifo.yaml"),
+        (lambda path: path.symlink_to("fifo.yaml"), "fifo.yaml", "cannot be read (Too many levels of symbolic links): fifo.yaml"),
+        (lambda path: None, "fifo.yaml", "no such file: fifo.yaml"),
+        (lambda path: None, "configs", "is a folder: configs (did you mean configs/rl.yaml?)"),
+        (lambda path: None, "./recipe.yaml", "train --config recipe={}` takes (name a configuration here)"),
+    ],
+)
+def test_what_a_recipe_names_that_is_no_configuration(
+    make_recipe: MakeRecipe,
+    run: Callable[..., tuple[int, str]],
+    make: Callable[[Path], None],
+    named: str,
+    told: str,
+    command: tuple[str, ...],
+) -> None:
+    root = make_recipe()
+    make(root / "fifo.yaml")
+    recipe = root / "recipe.yaml"
+    recipe.write_text(f"runs:\n  main: {{config: {named}}}\n")
+    code, text = run(*command, recipe)
+    assert code == exits.CONFIG and f"{recipe}: runs.main.config: " in text, text
+    assert told.format(root / named) in text and "did you mean fifo.yaml" not in text, text

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from platoon.artifacts.digests import sha256_file
 from platoon.artifacts.receipts import write_receipt
 from platoon.cli.show import show
+from platoon.errors import ConfigError
 from platoon.pipeline.currency import outdated
 from platoon.pipeline.layout import inputs_of, receipt_of
 from platoon.pipeline.summary import summarise
@@ -64,7 +65,10 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "no_inputs": (lambda results: (inputs_of(results, "main") / "config.yaml").unlink(), []),
     "refused": (
         lambda results: receipt_of(results, "main").unlink(),
-        [f"main: no receipt now; {EARLIER} run", f"after: main, which it is of, has no receipt now; {EARLIER} evaluation"],
+        [
+            f"main: no receipt {{results}}/main/train.json now; {EARLIER} run",
+            f"after: main, which it is of, has no receipt now; {EARLIER} evaluation",
+        ],
     ),
     "edited": (
         lambda results: (inputs_of(results, "eval-after") / "config.yaml").write_text("other"),
@@ -76,7 +80,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     ),
     "torn": (
         lambda results: receipt_of(results, "main", "after").write_text("{"),
-        [f"after: its receipt cannot be read; {EARLIER} evaluation"],
+        [f"after: {{results}}/main/eval-after.json cannot be read; {EARLIER} evaluation"],
     ),
     "not_summed": (
         lambda results: train(results, "warm", "sha256:w", steps=3),
@@ -89,7 +93,42 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 def test_what_is_of_an_earlier_run_is_told(which: str, results: Path) -> None:
     change, lines = CHANGES[which]
     change(results)
-    assert told(results) == lines
+    assert told(results) == [line.format(results=results) for line in lines]
+
+
+ROW = {"tokens": {}, "seconds": {}, "mean_reward": None}
+
+
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [
+        ([], "not a summary of rule 1"),
+        (None, "not a summary of rule 1"),
+        ({"rule": 2, "runs": {}, "evaluations": {}}, "not a summary of rule 1"),
+        ({}, "not a summary of rule 1"),
+        ({"rule": 1, "runs": {}}, "evaluations: is missing"),
+        ({"rule": 1, "runs": {"a": 5}, "evaluations": {}}, "runs.a: must be a mapping"),
+        ({"rule": 1, "runs": [], "evaluations": {}}, "runs: must be a mapping"),
+        ({"rule": 1, "runs": {}, "evaluations": {"a": {}}}, "evaluations.a.components: is missing"),
+        ({"rule": 1, "runs": {"a": {**ROW, "tokens": [1]}}, "evaluations": {}}, "runs.a.tokens: must be a mapping"),
+        ({"rule": 1, "runs": {"a": {**ROW, "parent": []}}, "evaluations": {}}, "runs.a.parent: must be a text"),
+        (
+            {"rule": 1, "runs": {"a": {**ROW, "seconds": {"total": "1"}}}, "evaluations": {}},
+            "runs.a.seconds.total: must be a number",
+        ),
+    ],
+)
+def test_a_summary_of_another_form_is_refused(summary: Any, told: str, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    error = CliRunner().invoke(show, [str(tmp_path)]).exception
+    assert isinstance(error, ConfigError) and f"{tmp_path}/summary.json: {told}" in str(error)
+
+
+def test_an_evaluation_of_no_run_is_shown(tmp_path: Path) -> None:
+    row = {**ROW, "run": None, "components": {"reward": 1}}
+    (tmp_path / "summary.json").write_text(json.dumps({"rule": 1, "runs": {"r": ROW}, "evaluations": {"base": row}}))
+    shown = CliRunner().invoke(show, [str(tmp_path)])
+    assert shown.exit_code == 0 and "base" in shown.stdout
 
 
 def test_show_tells_it_below_the_tables_and_beside_the_json(results: Path) -> None:

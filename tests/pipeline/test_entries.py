@@ -173,3 +173,27 @@ def test_a_harness_is_checked_and_its_spec_found_before_anything_is_played(
     (root / "h/harness.toml").unlink()
     with pytest.raises(ConfigError, match=r"environments\.0\.harness"):
         asyncio.run(entry_tasks(inputs, config.environments, "train", root / "configs"))
+
+
+@pytest.mark.parametrize("excludes", [False, True])
+def test_a_split_without_a_task_is_refused_with_its_cause(
+    make_recipe: Callable[..., Path], tmp_path: Path, site: Site, console: Console, excludes: bool
+) -> None:
+    root = make_recipe()
+    for file in root.glob("data/tasks/*/environment/n.txt"):
+        file.write_text("the same\n")
+    path = root / "configs/rl.yaml"
+    text = path.read_text().replace("holdout: {fraction: 0.3, group_by: family}", "splits: ../splits.json") if excludes else ""
+    (root / "splits.json").write_text('{"eval": ["t1"]}')
+    path.write_text((text + "  exclude_tasks: [t1]\n") if excludes else path.read_text())
+    inputs = build_inputs(path, tmp_path / "inputs", site, console)
+    config = RunConfig.model_validate_json(json.dumps(inputs.values))
+    with pytest.raises(ConfigError) as caught:
+        asyncio.run(entry_tasks(inputs, config.environments, "eval", root / "configs"))
+    (problem,) = caught.value.problems
+    shared = "3 of the 3 groups share a file (environment/n.txt) and are held out together or not at all"
+    where = "environments.0.exclude_tasks" if excludes else "environments.0.service_kwargs.holdout.ignore_inputs"
+    why = " but those that are excluded" if excludes else f": {shared}"
+    assert (problem.key, problem.rule) == (where, f"split 'eval' lists no task{why}")
+    warning = f"warning: tasks: the hold-out leaves no task to eval: {shared}"
+    assert (warning in (tmp_path / "console.txt").read_text()) != excludes

@@ -21,7 +21,7 @@ CONFIGS = {
     "configs/r1.yaml": "no such file: configs/r1.yaml (did you mean configs/rl.yaml?)",
     "configs/list.yaml": "{root}/configs/list.yaml: must hold a mapping",
     "configs/none.yaml": "{root}/configs/none.yaml: ",
-    "data": "no such file: data",
+    "data": "is a folder: data",
 }
 
 

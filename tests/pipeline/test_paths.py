@@ -105,11 +105,20 @@ def test_a_lock_takes_the_place_of_no_other_file(root: Path) -> None:
     assert (root / FILE).read_text() == "a text of the user's\n"
 
 
-@pytest.mark.parametrize("path", [LONG, DEEP, NOBODY, DIRECTORY, PIPE], ids=["long", "deep", "nobody", "directory", "pipe"])
-def test_configurations_and_recipes_that_are_no_files(path: str, root: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        pytest.param(LONG, "cannot be read (File name too long)", id="long"),
+        pytest.param(DEEP, "cannot be read (File name too long)", id="deep"),
+        pytest.param(NOBODY, "no such file", id="nobody"),
+        pytest.param(DIRECTORY, "is a folder", id="directory"),
+        pytest.param(PIPE, "is no regular file", id="pipe"),
+    ],
+)
+def test_configurations_and_recipes_that_are_no_files(path: str, fault: str, root: Path) -> None:
     recipe = root / "recipe.yaml"
     recipe.write_text(json.dumps({"runs": {"a": {"config": path}}}))
-    for named, told in ((recipe, "runs.a.config: no such file: "), (root / path, "")):
+    for named, told in ((recipe, f"runs.a.config: {fault}: "), (root / path, "")):
         with pytest.raises(ConfigError) as refused:
             open_recipe(named)
         assert told in str(refused.value) and len(str(refused.value)) < 1200

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
 from platoon.config.model import nearest
+from platoon.config.text import printable
 from platoon.envs.harbor.options import HoldOut
 from platoon.errors import ConfigError, Problem
 
@@ -34,11 +35,15 @@ class HoldOutRow:
 
 @dataclass(frozen=True)
 class Split:
-    """Runnable task ids of both sides in training order, and the digest that says which are held out (64 hex)."""
+    """Runnable task ids of both sides in training order, and the digest that says which are held out (64 hex).
+
+    empty: of a split with a side that has no task, why that is and what to do.
+    """
 
     train: tuple[str, ...]
     eval: tuple[str, ...]
     eval_digest: str
+    empty: Problem | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {"train": len(self.train), "eval": len(self.eval), "eval_digest": self.eval_digest}
@@ -58,7 +63,8 @@ def split(rows: Iterable[HoldOutRow], options: HoldOut) -> Split:
     order = {name: (_hash(f"{options.seed}\0{name}"), name) for name in runnable}
     eval_names = sorted((name for name in runnable if name in held), key=order.__getitem__)
     train_names = sorted((name for name in runnable if name not in held), key=order.__getitem__)
-    return Split(tuple(train_names), tuple(eval_names), eval_digest(eval_names))
+    empty = None if train_names and eval_names else _why_empty(placed, held, options)
+    return Split(tuple(train_names), tuple(eval_names), eval_digest(eval_names), empty)
 
 
 def eval_digest(names: Iterable[str]) -> str:
@@ -86,14 +92,21 @@ def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRo
         for (key, names), tasks in lacking.items()
     ]
     # What a task lacks is told above; a further field that not one has is a slip of the pen.
-    for name in sorted({*options.group_fields} - known) if placed and not lacking else ():
-        problems.append(Problem(f"no task has a field {name}", key="holdout.group_by", advice=nearest(name, known)))
+    problems += unknown_fields(options, known) if placed and not lacking else ()
     if unknown_files:
         rule = f"the lock does not say which input files it has of: {', '.join(unknown_files[:5])}"
         problems.append(Problem(rule, key="holdout", advice="fetch it again"))
     if problems:
         raise ConfigError(problems)
     return placed
+
+
+def unknown_fields(options: HoldOut, known: Collection[str]) -> Iterator[Problem]:
+    """The fields it splits by that are not among those a dataset has."""
+    strata = [options.stratify_by] if options.stratify_by is not None else []
+    for key, names in (("group_by", options.group_fields), ("stratify_by", strata)):
+        for name in sorted({*names}.difference(known)):
+            yield Problem(f"no task has a field {name}", key=f"holdout.{key}", advice=nearest(name, known))
 
 
 def _tasks(names: Sequence[str]) -> str:
@@ -116,12 +129,11 @@ def _joined_groups(placed: Sequence[tuple[HoldOutRow, str, str]], options: HoldO
         sizes[group] += 1
         # The prefixes keep a group called like a digest apart from it.
         root = find(f"group\0{group}")
-        for path, digest in (row.input_files or {}).items():
-            ignoring = [pattern for pattern in options.ignore_inputs if fnmatchcase(path, pattern)]
-            matched.update(ignoring)
-            if not ignoring and digest != EMPTY_FILE:
-                parent[find(f"file\0{digest}")] = root
-                root = find(root)
+        for path in row.input_files or {}:
+            matched.update(pattern for pattern in options.ignore_inputs if fnmatchcase(path, pattern))
+        for _, digest in _joining_files(row, options):
+            parent[find(f"file\0{digest}")] = root
+            root = find(root)
     if unmatched := [pattern for pattern in options.ignore_inputs if pattern not in matched]:
         raise ConfigError(
             Problem(f"the pattern {pattern!r} matches no input file", key="holdout.ignore_inputs") for pattern in unmatched
@@ -131,6 +143,36 @@ def _joined_groups(placed: Sequence[tuple[HoldOutRow, str, str]], options: HoldO
         unions[find(f"group\0{group}")].append(group)
     names = {root: min(groups, key=lambda group: (-sizes[group], group)) for root, groups in unions.items()}
     return {group: names[find(f"group\0{group}")] for group in sizes}
+
+
+def _joining_files(row: HoldOutRow, options: HoldOut) -> Iterator[tuple[str, str]]:
+    """Path and digest of the files of a task that join its group with others that have them."""
+    for path, digest in (row.input_files or {}).items():
+        if digest != EMPTY_FILE and not any(fnmatchcase(path, pattern) for pattern in options.ignore_inputs):
+            yield path, digest
+
+
+def _why_empty(placed: Sequence[tuple[HoldOutRow, str, str]], held: Collection[str], options: HoldOut) -> Problem:
+    groups_of: dict[str, set[str]] = defaultdict(set)
+    paths: dict[str, str] = {}
+    for row, group, _ in placed:
+        for path, digest in _joining_files(row, options):
+            groups_of[digest].add(group)
+            paths.setdefault(digest, path)
+    most = max(groups_of, key=lambda digest: (len(groups_of[digest]), paths[digest], digest), default="")
+    key = "holdout.ignore_inputs"
+    if most and len(groups_of[most]) > 1:
+        count = f"{len(groups_of[most])} of the {len({group for _, group, _ in placed})} groups"
+        rule = f"{count} share a file ({printable(paths[most])}) and are held out together or not at all"
+        return Problem(rule, key=key, advice=f"let {key} name files that tasks of different groups may share")
+    key = "holdout.fraction"
+    if not any(row.runnable for row, _, _ in placed):
+        return Problem("no task can run", key=key)
+    if not held:
+        return Problem("every group has more tasks than are to be held out", key=key, advice="raise it, or group by another field")
+    if len(held) == len(placed):
+        return Problem("every group is held out", key=key, advice="lower it, or add groups of tasks")
+    return Problem("no task of one side can run", key=key, advice="choose another holdout.seed")
 
 
 def _walk(members: Mapping[str, Sequence[str]], stratum_of: Mapping[str, str], options: HoldOut) -> set[str]:

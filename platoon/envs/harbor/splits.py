@@ -20,11 +20,15 @@ HOLDOUT_SPLITS = ("train", "eval")
 
 @dataclass(frozen=True)
 class Splits:
-    """named: split to task ids in order, None when every split lists `every`. holdout: counts and digest of a hold-out."""
+    """named: split to task ids in order, None when every split lists `every`. holdout: counts and digest of a hold-out.
+
+    empty: why a side of the hold-out has no task.
+    """
 
     every: tuple[str, ...]
     named: Mapping[str, tuple[str, ...]] | None = None
     holdout: Mapping[str, Any] | None = None
+    empty: Problem | None = None
 
     def ids(self, split: str) -> tuple[str, ...]:
         """The ids of a split. Raises ConfigError for one that is not there."""
@@ -41,7 +45,8 @@ def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
     """The splits of an entry; its paths are relative to `base`. Raises ConfigError."""
     if options.holdout is not None:
         result = holdout.split((row.for_holdout() for row in lock.tasks), options.holdout)
-        return Splits(lock.runnable, dict(zip(HOLDOUT_SPLITS, (result.train, result.eval), strict=True)), result.to_dict())
+        sides = dict(zip(HOLDOUT_SPLITS, (result.train, result.eval), strict=True))
+        return Splits(lock.runnable, sides, result.to_dict(), result.empty)
     if options.splits is not None:
         return Splits(lock.runnable, _manifest(lock, options.splits, base))
     return Splits(lock.runnable)

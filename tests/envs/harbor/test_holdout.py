@@ -54,6 +54,30 @@ def test_groups_that_share_an_input_file_stay_together() -> None:
     assert len(apart.eval) == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "fraction", "key", "told"),
+    [
+        (
+            [
+                row(f"t{n}", f"g{n}", files={"environment/in.txt": "sha256:same", "environment/own": f"sha256:{n}"})
+                for n in range(39)
+            ],
+            0.97,
+            "holdout.ignore_inputs",
+            "39 of the 39 groups share a file (environment/in.txt) and are held out together or not at all",
+        ),
+        ([row(f"t{n}", "g") for n in range(4)], 0.5, "holdout.fraction", "every group has more tasks than are to be held out"),
+        ([row("t", "g")], 0.5, "holdout.fraction", "every group is held out"),
+        ([row("a", "groupA", runnable=False), row("b", "groupB")], 0.5, "holdout.fraction", "no task of one side can run"),
+        ([row("a", "g", runnable=False)], 0.5, "holdout.fraction", "no task can run"),
+        ([row("a", "groupA"), row("b", "groupB")], 0.5, "", ""),
+    ],
+)
+def test_a_side_without_a_task_is_told_with_its_cause(rows: list[HoldOutRow], fraction: float, key: str, told: str) -> None:
+    empty = split(rows, HoldOut(fraction=fraction, group_by="group")).empty
+    assert ((empty.key, empty.rule) if empty is not None else ("", "")) == (key, told)
+
+
 def test_strata_each_keep_their_share() -> None:
     rows = [row(f"t{number}", f"g{number}", level="easy" if number < 30 else "hard") for number in range(40)]
     result = split(rows, HoldOut(fraction=0.2, group_by="group", stratify_by="level"))

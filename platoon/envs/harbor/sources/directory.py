@@ -33,9 +33,13 @@ class DirectoryTree:
 
     def read(self, path: str) -> bytes | None:
         file = self.root / path
-        if not file.exists() and not file.is_symlink():
+        try:
+            file.lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        if not file.resolve().is_relative_to(self.root.resolve()):
+        except OSError as error:
+            raise fault(self, f"cannot be read: {error.strerror}", key=printable(path)) from None
+        if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.root)):
             raise ConfigError(Problem("is a link that leaves the dataset", file=f"{self.reference}/{path}"))
         return read_bytes(file, limit_bytes=INDEX_LIMIT_BYTES, shown_as=f"{self.reference}/{path}")
 
@@ -43,15 +47,19 @@ class DirectoryTree:
         pending = [""]
         while pending:
             relative = pending.pop()
+            path = relative
             try:
                 with os.scandir(self.root / relative) as scanned:
                     entries = [item for item in scanned if item.name not in SKIPPED_DIRECTORIES and not item.name.startswith(".")]
+                directories = []
+                for entry in entries:
+                    path = f"{relative}/{entry.name}" if relative else entry.name
+                    # It follows a link, which may lead nowhere that can be told.
+                    if entry.is_dir():
+                        directories.append((path, entry))
             except OSError as error:
-                raise fault(self, f"cannot be read: {error.strerror}", key=printable(relative)) from None
-            for entry in entries:
-                path = f"{relative}/{entry.name}" if relative else entry.name
-                if not entry.is_dir():
-                    continue
+                raise fault(self, f"cannot be read: {error.strerror}", key=printable(path)) from None
+            for path, entry in directories:
                 if entry.is_symlink():
                     advice = "put the directory in its place"
                     raise fault(self, "a link to a directory is not followed", key=printable(path), advice=advice)
