@@ -142,7 +142,8 @@ def _index_fields(request: Request) -> set[str] | None:
     if not isinstance(request.source, DirectorySource):
         return None
     dataset, options, reference = request.source.dataset, request.options, request.source.reference
-    listed = add_index_files(dataset.list_tasks(), options, dataset, reference)
+    # What an index file adds nothing to is a fetch's to warn of.
+    listed = add_index_files(dataset.list_tasks(), options, dataset, reference, lambda _: None)
     chosen = select(listed, options, request.lists, reference)
     return {*metadata_fields(options), *(name for task in chosen for name in task.index)}
 
