@@ -71,7 +71,7 @@ def apply_advantages(
     advantages: float64[R], one a row, or float32[T], one a token (values off the action tokens are not read). With `filter_errors`
     a token whose call reported an error and whose advantage is positive trains no more; negative and zero ones stay.
 
-    Raises DataError for another dtype, ShapeError for another length.
+    Raises DataError for another dtype and for what is not finite in single precision, ShapeError for another length.
     """
     if advantages.dtype not in (np.float64, np.float32):
         raise DataError(f"advantages: {advantages.dtype} where float64 a row or float32 a token is expected")
@@ -116,7 +116,10 @@ def discount_weights(block: RowBlock, applied: AppliedAdvantages, *, gamma: floa
 def scale(
     block: RowBlock, applied: AppliedAdvantages, weight_R: NDArray[np.float64], *, threads: int | None = None
 ) -> AppliedAdvantages:
-    """The same advantages, each row's multiplied by its weight (float64[R])."""
+    """The same advantages, each row's multiplied by its weight (float64[R]).
+
+    Raises DataError for a weight that is not finite, and for one that makes advantages which are not.
+    """
     scaled_T = _native.scale_rows(applied.advantages_T, block.offsets, weight_R, threads)
     _, is_zero_R = _native.row_totals(scaled_T, applied.is_trained_T, block.offsets)
     return replace(applied, advantages_T=scaled_T, is_zero_R=is_zero_R)

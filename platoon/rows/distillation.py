@@ -55,8 +55,8 @@ def reverse_kl(
     teacher_T: float32[T], as `teacher_column` makes it. value_R: float64[R], a row's reward less its baseline; not read where it
     counts for nothing.
 
-    Raises DataError for the first target whose teacher logprob is not finite, and for coefficients that are not; ShapeError for
-    lengths that differ.
+    Raises DataError for the first target whose teacher logprob is not finite, for a sampled token whose own is not, and for
+    coefficients and advantages that are not; ShapeError for lengths that differ.
     """
     advantages_T, action_tokens, mean = _native.reverse_kl(
         block.flags, block.offsets, block.logprobs, teacher_T, value_R, kl_coefficient, reward_coefficient

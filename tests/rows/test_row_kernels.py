@@ -29,7 +29,8 @@ from tests.twins import row_kernels as twin
 pytestmark = pytest.mark.unit
 
 REWARDS = st.floats(-4, 4)
-ADVANTAGES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-30, math.nan]) | st.floats(-4, 4)
+ADVANTAGES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-30]) | st.floats(-4, 4)
+ENDLESS = st.sampled_from([math.nan, math.inf, -math.inf, 1e300])
 THREADS = (1, 2)
 
 
@@ -168,10 +169,20 @@ def test_the_way_to_the_service_agrees_with_twins(block: RowBlock, data: st.Data
     """Advantages, weights, filter and assembly, as a step runs them, with one thread and with two."""
     per_token, suppress, enabled, preserving = drawn_bools(data, 4)
     count = block.token_count if per_token else block.row_count
-    values = np.array(data.draw(st.lists(ADVANTAGES, min_size=count, max_size=count)), np.float32 if per_token else np.float64)
+    drawn = data.draw(st.lists(ADVANTAGES, min_size=count, max_size=count))
+    if drawn and data.draw(st.integers(0, 4)) == 0:
+        drawn[data.draw(st.integers(0, count - 1))] = data.draw(ENDLESS)
+    with np.errstate(over="ignore"):
+        values = np.array(drawn, np.float32 if per_token else np.float64)
     weights = data.draw(st.lists(st.sampled_from([0.0, 0.5, 3.0]), min_size=block.row_count, max_size=block.row_count))
     plain = {name: values.tolist() for name, values in block.columns().items()}
-    expected = twin.apply(plain["flags"], plain["offsets"], values.tolist(), per_token, suppress)
+    try:
+        expected = twin.apply(plain["flags"], plain["offsets"], values.tolist(), per_token, suppress)
+    except ValueError:
+        for threads in THREADS:
+            with pytest.raises(DataError, match=r"advantages\[[0-9]+\] is .* must be finite in single precision"):
+                credit_on_tokens.apply_advantages(block, values, filter_errors=suppress, threads=threads)
+        return
     spans = twin.spans(plain["offsets"])
     trained = [sum(expected["trained"][at] for at in span) for span in spans]
     scaled = [0.0] * block.token_count
@@ -298,6 +309,21 @@ def test_a_teacher_that_did_not_score_is_named() -> None:
         teacher_column(block, scored[:1])
     with pytest.raises(DataError, match="coefficient"):
         reverse_kl(block, teacher_column(block, [scored[0]] * 2), np.zeros(2), kl_coefficient=math.inf)
+
+
+def test_what_would_train_on_no_number_is_refused() -> None:
+    block = sample([1.0, 0.0], [0, 0])
+    teacher_T = teacher_column(block, [np.zeros(3, np.float32)] * 2)
+    with pytest.raises(DataError, match=r"advantages\[[0-9]+\] is .*inf: must be finite"):
+        reverse_kl(block, teacher_T, np.array([0.0, 1e300]), reward_coefficient=1.0)
+    logprobs = np.full_like(block.logprobs, np.nan)
+    with pytest.raises(DataError, match=r"student\[1\] is NaN: what was sampled has a finite logprob"):
+        _native.reverse_kl(block.flags, block.offsets, logprobs, teacher_T, np.zeros(2), 1.0, 0.0)
+    applied = credit_on_tokens.apply_advantages(block, np.array([0.0, 1e38]), filter_errors=False)
+    with pytest.raises(DataError, match=r"weights\[1\] is 10000000000: makes advantages of its row that are not finite"):
+        credit_on_tokens.scale(block, applied, np.array([1.0, 1e10]))
+    with pytest.raises(DataError, match=r"weights\[0\] is NaN: must be finite"):
+        credit_on_tokens.scale(block, applied, np.array([np.nan, 1.0]))
 
 
 def test_weights_need_tokens() -> None:

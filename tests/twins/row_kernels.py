@@ -77,7 +77,10 @@ def baselines(keys: Sequence[int], rewards: Sequence[float], is_peer: Sequence[b
 def apply(
     flags: Sequence[int], offsets: Sequence[int], advantages: Sequence[float], per_token: bool, suppress: bool
 ) -> dict[str, Any]:
+    """Raises ValueError for what is put on a token and not finite."""
     out: dict[str, Any] = {"advantages": [0.0] * len(flags), "trained": [False] * len(flags)}
+    if not per_token and not all(math.isfinite(single(value)) for value in advantages):
+        raise ValueError("not finite")
     detected = suppressed = emptied = 0
     for row, span in enumerate(spans(offsets)):
         actions = [at for at in span if flags[at] & ACTION]
@@ -88,6 +91,8 @@ def apply(
             if is_marked and value > 0:
                 suppressed += 1
                 continue
+            if not math.isfinite(value):
+                raise ValueError("not finite")
             out["advantages"][at] = value
             out["trained"][at] = True
         emptied += bool(actions) and not any(out["trained"][at] for at in span)

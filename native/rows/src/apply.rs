@@ -6,6 +6,8 @@ use crate::block::{check_offsets, ACTION, ERROR};
 use crate::error::{check_length, RowsError};
 use crate::parts::{cut_off, parts_of_rows, run_parts, Threads};
 
+const FINITE: &str = "must be finite in single precision";
+
 /// What an estimator returned.
 #[derive(Debug, Clone, Copy)]
 pub enum Advantages<'a> {
@@ -44,7 +46,7 @@ pub struct RowTotals {
 }
 
 /// Puts advantages on action tokens. With `suppress_errors`, a token whose call reported an error and whose advantage is positive trains
-/// no more: an error must not be rewarded. `threads` share the rows.
+/// no more: an error must not be rewarded. What is put on a token must be finite in single precision. `threads` share the rows.
 pub fn apply_advantages(
     flags: &[u8],
     offsets: &[i64],
@@ -54,7 +56,12 @@ pub fn apply_advantages(
 ) -> Result<Applied, RowsError> {
     check_offsets(offsets, flags.len())?;
     match advantages {
-        Advantages::PerRow(values) => check_length("advantages", values.len(), offsets.len() - 1)?,
+        Advantages::PerRow(values) => {
+            check_length("advantages", values.len(), offsets.len() - 1)?;
+            if let Some(row) = values.iter().position(|&value| !(value as f32).is_finite()) {
+                return Err(RowsError::value("advantages", row, values[row], FINITE));
+            }
+        }
         Advantages::PerToken(values) => check_length("advantages", values.len(), flags.len())?,
     }
     let (mut advantages_T, mut is_trained_T) = (vec![0f32; flags.len()], vec![false; flags.len()]);
@@ -76,7 +83,8 @@ pub fn apply_advantages(
     });
     let mut counters = ErrorCounters::default();
     let mut totals = RowTotals { trained_tokens_R: Vec::new(), is_zero_R: Vec::new() };
-    for (part_totals, part_counters) in results {
+    for result in results {
+        let (part_totals, part_counters) = result?;
         totals.trained_tokens_R.extend(part_totals.trained_tokens_R);
         totals.is_zero_R.extend(part_totals.is_zero_R);
         counters.add(&part_counters);
@@ -92,7 +100,7 @@ fn apply_to_rows(
     advantages: Advantages<'_>,
     suppress_errors: bool,
     out: (&mut [f32], &mut [bool]),
-) -> (RowTotals, ErrorCounters) {
+) -> Result<(RowTotals, ErrorCounters), RowsError> {
     let (mut advantages_left, mut is_trained_left) = out;
     let rows = offsets.len() - 1;
     let mut totals = RowTotals { trained_tokens_R: Vec::with_capacity(rows), is_zero_R: Vec::with_capacity(rows) };
@@ -108,11 +116,14 @@ fn apply_to_rows(
             Advantages::PerRow(values) => tokens.apply_one(values[first + row] as f32, suppress_errors),
             Advantages::PerToken(values) => tokens.apply_each(&values[span], suppress_errors),
         };
+        if let Some((at, value)) = counts.endless {
+            return Err(RowsError::value("advantages", bounds[0] as usize + at, value, FINITE));
+        }
         totals.trained_tokens_R.push(counts.trained as i64);
         totals.is_zero_R.push(counts.nonzero == 0);
         counters.add_row(&counts);
     }
-    (totals, counters)
+    Ok((totals, counters))
 }
 
 /// One row of the columns that advantages are applied to.
@@ -129,6 +140,8 @@ struct RowCounts {
     nonzero: u64,
     detected: u64,
     suppressed: u64,
+    /// The last token that was given what is not finite, within the row, and that.
+    endless: Option<(usize, f32)>,
 }
 
 impl RowTokens<'_> {
@@ -147,6 +160,7 @@ impl RowTokens<'_> {
             nonzero: if value == 0.0 { 0 } else { trained },
             detected,
             suppressed: if is_suppressing { detected } else { 0 },
+            endless: None,
         }
     }
 
@@ -159,6 +173,9 @@ impl RowTokens<'_> {
             counts.detected += u64::from(is_detected);
             counts.suppressed += u64::from(is_suppressed);
             if is_action && !is_suppressed {
+                if !value.is_finite() {
+                    counts.endless = Some((at, value));
+                }
                 counts.trained += 1;
                 counts.nonzero += u64::from(value != 0.0);
                 self.advantages[at] = value;
@@ -207,7 +224,7 @@ pub fn row_totals(advantages: &[f32], is_trained: &[bool], offsets: &[i64]) -> R
     Ok(totals)
 }
 
-/// Multiplies each row's advantages by its weight, in f64, rounded once. `threads` share the rows.
+/// Multiplies each row's advantages by its weight, in f64, rounded once; weights and products are finite. `threads` share the rows.
 pub fn scale_rows(
     advantages: &[f32],
     offsets: &[i64],
@@ -216,6 +233,9 @@ pub fn scale_rows(
 ) -> Result<Vec<f32>, RowsError> {
     check_offsets(offsets, advantages.len())?;
     check_length("weights", weights.len(), offsets.len() - 1)?;
+    if let Some(row) = weights.iter().position(|weight| !weight.is_finite()) {
+        return Err(RowsError::value("weights", row, weights[row], "must be finite"));
+    }
     let mut scaled = vec![0f32; advantages.len()];
     let mut left = scaled.as_mut_slice();
     let cut = |rows: Range<usize>| {
@@ -223,17 +243,28 @@ pub fn scale_rows(
         (rows, cut_off(&mut left, tokens))
     };
     let parts: Vec<_> = parts_of_rows(offsets, threads).into_iter().map(cut).collect();
-    run_parts(parts, |(rows, mut out)| {
+    let endless = run_parts(parts, |(rows, mut out)| {
+        let mut endless = None;
         for row in rows {
             let values = &advantages[offsets[row] as usize..offsets[row + 1] as usize];
-            let places = cut_off(&mut out, values.len()).iter_mut().zip(values);
-            places.for_each(|(place, &value)| *place = scaled_value(value, weights[row]));
+            let places = cut_off(&mut out, values.len());
+            places.iter_mut().zip(values).for_each(|(place, &value)| *place = scaled_value(value, weights[row]));
+            // All of a row at once, so that the loop runs on vectors.
+            if !places.iter().fold(true, |all, place| all & place.is_finite()) {
+                endless = endless.or(Some(row));
+            }
         }
+        endless
     });
-    Ok(scaled)
+    match endless.into_iter().flatten().next() {
+        Some(row) => {
+            Err(RowsError::value("weights", row, weights[row], "makes advantages of its row that are not finite"))
+        }
+        None => Ok(scaled),
+    }
 }
 
-/// A masked 0 stays 0 under a weight that is not finite.
+/// A masked 0 keeps its sign, and stays 0 under a weight that is not finite.
 pub(crate) fn scaled_value(value: f32, weight: f64) -> f32 {
     if value == 0.0 {
         value
@@ -288,6 +319,26 @@ mod tests {
         let applied =
             apply_advantages(&[0, ACTION], &[0, 2], Advantages::PerToken(&[f32::NAN, 0.25]), false, ALONE).unwrap();
         assert_eq!(applied.advantages_T, [0.0, 0.25]);
+    }
+
+    #[test]
+    fn what_is_not_finite_is_named() {
+        fn apply(advantages: Advantages<'_>) -> Result<Applied, RowsError> {
+            apply_advantages(&[ACTION, ACTION | ERROR], &[0, 1, 2], advantages, true, ALONE)
+        }
+        for (values, told) in [([0.0, f64::NAN], "advantages[1] is NaN"), ([1e300, 0.0], "advantages[0] is 1000")] {
+            assert!(apply(Advantages::PerRow(&values)).unwrap_err().to_string().starts_with(told));
+        }
+        let error = apply(Advantages::PerToken(&[0.0, f32::NAN])).unwrap_err();
+        assert_eq!(error.to_string(), "advantages[1] is NaN: must be finite in single precision");
+        assert!(apply(Advantages::PerToken(&[0.0, f32::INFINITY])).is_ok());
+        let scale = |values: &[f32], weights: &[f64]| scale_rows(values, &[0, 1, 2], weights, ALONE);
+        assert!(scale(&[0.0, 1e38], &[1.0, 10.0]).unwrap_err().to_string().starts_with("weights[1] is 10: makes"));
+        assert!(scale(&[0.0, f32::NAN], &[1.0, 0.0]).is_err());
+        assert_eq!(
+            scale(&[0.0; 2], &[f64::INFINITY, 1.0]).unwrap_err().to_string(),
+            "weights[0] is inf: must be finite"
+        );
     }
 
     #[test]

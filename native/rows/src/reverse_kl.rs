@@ -52,8 +52,15 @@ pub fn reverse_kl(
             if flags[at] & ACTION == 0 {
                 continue;
             }
+            if !student[at].is_finite() {
+                return Err(RowsError::value("student", at, student[at], "what was sampled has a finite logprob"));
+            }
             let difference = f64::from(student[at]) - f64::from(teacher[at]);
-            out.advantages_T[at] = (share - coefficients.kl * difference) as f32;
+            let advantage = (share - coefficients.kl * difference) as f32;
+            if !advantage.is_finite() {
+                return Err(RowsError::value("advantages", at, advantage, "must be finite in single precision"));
+            }
+            out.advantages_T[at] = advantage;
             out.action_tokens += 1;
             sum += difference;
         }
@@ -89,6 +96,12 @@ mod tests {
         let error = reverse_kl(&FLAGS, &OFFSETS, &STUDENT, &teacher, &[0.0; 2], coefficients).unwrap_err();
         assert_eq!(error.to_string(), "teacher[2] is -inf: a target has a finite logprob");
         assert!(reverse_kl(&FLAGS, &OFFSETS, &STUDENT, &teacher[..4], &[0.0; 2], coefficients).unwrap_err().is_shape());
+        let student = [f32::NAN, f32::NAN, f32::NAN, 0.0, f32::NAN];
+        let error = reverse_kl(&FLAGS, &OFFSETS, &student, &STUDENT, &[0.0; 2], coefficients).unwrap_err();
+        assert_eq!(error.to_string(), "student[1] is NaN: what was sampled has a finite logprob");
+        let rewarded = ReverseKlCoefficients { reward: 1.0, ..coefficients };
+        let error = reverse_kl(&FLAGS, &OFFSETS, &STUDENT, &STUDENT, &[0.0, 1e300], rewarded).unwrap_err();
+        assert_eq!(error.to_string(), "advantages[4] is inf: must be finite in single precision");
         let endless = ReverseKlCoefficients { kl: f64::INFINITY, ..coefficients };
         assert!(reverse_kl(&FLAGS, &OFFSETS, &STUDENT, &STUDENT, &[0.0; 2], endless).is_err());
     }
