@@ -109,6 +109,8 @@ def _file_source(value: Any) -> None:
     """A config or a secret says what it is."""
     if not {"file", "content", "environment", "external", "driver"} & set(values.mapping(value)):
         raise ComposeError("names no file and no content")
+    if len({"file", "content", "environment"} & set(value)) > 1:
+        raise ComposeError("is one of file, content and environment")
 
 
 def _check_keys(value: Any, known: set[str]) -> None:
