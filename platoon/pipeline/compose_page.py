@@ -67,9 +67,9 @@ arguments.
 
 ## YAML
 
-YAML 1.2 with anchors and merge keys (`<<`). Refused: repeated keys, keys that are no text, tags, dates, several documents, a
-directive of another YAML than 1.1, as compose does, and files that expand beyond bounds. A plain number keeps its text where compose would keep it; `017` and `1e3`, which compose would
-write as 15 and 1000, are to be quoted.
+YAML 1.2 with anchors and merge keys (`<<`). Refused: repeated keys, keys that are no text, tags that do not fit, dates, several
+documents, a directive of another YAML than 1.1 (as compose has it), and files that expand beyond bounds. A plain number keeps its
+text where compose would keep it; `017` and `1e3`, which compose would write as 15 and 1000, are to be quoted.
 
 ## Variables
 
@@ -167,7 +167,8 @@ FORM = """
 What compose's own schema refuses is refused too: a null but under `command`, `entrypoint`, `deploy`, and for names that may stand
 alone (`environment`, `labels`, `networks`, `volumes`); one item twice in `depends_on`, `networks` or `security_opt`; `version` and
 `name` that are no text; `network_mode` beside `networks`; values of another form than compose takes (a switch, text, a list, a
-number, a size, a duration), in `ignored` keys, unused entries and services that a profile leaves out too. Beyond it, a name that a service takes must not be another service's.
+number, a size, a duration), in `ignored` keys, unused entries and services that a profile leaves out too. Beyond it, a name that a
+service takes must not be another service's.
 """
 
 

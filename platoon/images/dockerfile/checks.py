@@ -13,7 +13,7 @@ RUN_FLAGS = frozenset({"mount", "network", "security", "device"})
 MOUNT_TYPES = frozenset({"bind", "cache", "tmpfs", "secret", "ssh"})
 SWITCHES = frozenset({"link", "parents", "keep-git-dir", "unpack"})
 NO_TRIGGERS = frozenset({"ONBUILD", "FROM", "MAINTAINER"})
-_PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(?:tcp|udp|sctp))?", re.IGNORECASE)
+_PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(?:tcp|udp|sctp))?", re.IGNORECASE | re.ASCII)
 
 
 def check_instruction(instruction: Instruction, escape: str) -> None:

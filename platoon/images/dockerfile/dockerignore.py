@@ -14,11 +14,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from platoon.images.dockerfile.errors import DockerfileError
 
 PATTERN_LIMIT = 10_000
 REGEX_REPEATS = 3
+# A pattern's answers: the files of one directory ask for the same parents.
+DIRECTORIES_KEPT = 256
 
 Token = str
 STAR, ALL, DIRECTORIES = "*", "**", "**/"
@@ -110,9 +113,9 @@ def _matcher(tokens: list[Token]) -> Callable[[str], bool]:
     repeats = [token for token in tokens if token in _EXPRESSIONS]
     if len(repeats) <= REGEX_REPEATS:
         whole = re.compile("".join(_EXPRESSIONS.get(token, token) for token in tokens), re.DOTALL)
-        return lambda path: whole.fullmatch(path) is not None
+        return lru_cache(DIRECTORIES_KEPT)(lambda path: whole.fullmatch(path) is not None)
     steps = [token if token in _EXPRESSIONS else re.compile(token, re.DOTALL) for token in tokens]
-    return lambda path: _walk(steps, path)
+    return lru_cache(DIRECTORIES_KEPT)(lambda path: _walk(steps, path))
 
 
 def _walk(steps: list[str | re.Pattern[str]], path: str) -> bool:

@@ -60,7 +60,7 @@ def image_settings(
     for instruction, scope in own:
         with _at(instruction):
             settings.take(instruction, scope)
-    return settings.found
+    return {key: sorted(value) if isinstance(value, set) else value for key, value in settings.found.items()}
 
 
 @contextmanager
@@ -104,7 +104,7 @@ class _Settings:
         return [_expanded(word, scope, self.escape) for word in operands(instruction.arguments, self.escape)]
 
     def _add(self, key: str, words: Iterable[str]) -> None:
-        self.found[key] = sorted({*self.found.get(key, ()), *words})
+        self.found.setdefault(key, set()).update(words)
 
 
 def _shell(instruction: Instruction) -> list[str]:

@@ -30,7 +30,7 @@ class ComposeRefused(TaskRefused):
     """A compose file that is not planned. problems: all of them; the refusal a lock records is the first."""
 
     def __init__(self, problems: Sequence[ComposeError]) -> None:
-        self.problems = tuple(problem.text for problem in problems)
+        self.problems = tuple(dict.fromkeys(problem.text for problem in problems))
         super().__init__("compose", self.problems[0])
 
 

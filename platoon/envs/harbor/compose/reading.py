@@ -22,6 +22,7 @@ from platoon.host.trees import kind_below
 BASE = "environment"
 REMOTE_CONTEXTS = ("http://", "https://", "git://", "ssh://", "git@", "github.com/")
 ADVISED_PROBLEMS = 20
+UNKNOWN_KEY = "unknown key"
 # Keys in which an unset variable may stand for nothing, as compose has it everywhere.
 BLANK_KEYS = frozenset({"environment", "labels", "annotations"})
 
@@ -165,7 +166,7 @@ def admitted(value: Mapping[str, Any], prefix: str, place: str, role: Role, find
         if rule is None:
             # To look for the nearest name costs more than all else, and a file may hold thousands.
             advice = _known_here(key, prefix) if len(findings.problems) < ADVISED_PROBLEMS else ""
-            findings.problems.append(ComposeError(f"unknown key{f' ({advice})' if advice else ''}", where))
+            findings.problems.append(ComposeError(f"{UNKNOWN_KEY}{f' ({advice})' if advice else ''}", where))
             continue
         verdict = rule.verdict(role)
         if verdict == "refused":

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from platoon.config.text import clip
 from platoon.envs.harbor.compose import builds, health, mounts, ports, resources, security, values
 from platoon.envs.harbor.compose.env_file import SIZE_LIMIT_BYTES, parse_env_file
 from platoon.envs.harbor.compose.errors import ComposeError
@@ -29,6 +30,7 @@ def read_service(name: str, tree: Mapping[str, Any], role: Role, reading: Readin
             with reading.findings.at(name, key):
                 handler(key, settings[key], draft, reading)
     _check_targets(draft, reading)
+    _check_label_files(name, tree.get("label_file"), reading)
     draft.plan["env"] = dict(sorted(draft.plan.get("env", {}).items()))
     return draft
 
@@ -38,6 +40,14 @@ def _check_targets(draft: Draft, reading: Reading) -> None:
     targets = [mount.target for key in ("volumes", "binds", "tmpfs", "files") for mount in draft.plan.get(key, ())]
     for target in sorted(target for target, count in Counter(targets).items() if count > 1):
         reading.findings.problems.append(ComposeError(f"two things are mounted at {target[:60]}", f"{draft.name}.volumes"))
+
+
+def _check_label_files(name: str, value: Any, reading: Reading) -> None:
+    """They have no effect, but compose starts nothing without them."""
+    for item in value if isinstance(value, list) else [] if value is None else [value]:
+        with reading.findings.at(name, "label_file"):
+            if reading.files.kind(_path(item)) != "file":
+                raise ComposeError(f"{clip(_path(item), 100)} is no file of the task")
 
 
 def read_external(name: str, tree: Mapping[str, Any], reading: Reading) -> Draft:

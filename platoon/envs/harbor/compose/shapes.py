@@ -16,6 +16,7 @@ from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.subset import SUBSET, is_empty
 
 Path = tuple[str, ...]
+Shape = Callable[[Any], Any]
 _PULL_POLICY = re.compile(r"always|never|build|if_not_present|missing|refresh|daily|weekly|every_([0-9]+[wdhms])+")
 _PLAIN = (str, Number, bool)
 
@@ -28,6 +29,14 @@ def _plain_switch(value: Any) -> None:
 def _service(value: Any) -> None:
     if not isinstance(value, dict):
         raise ComposeError("a service is a mapping")
+
+
+def _whole(least: int, most: int) -> Shape:
+    def shape(value: Any) -> None:
+        if not least <= values.whole_number(value) <= most:
+            raise ComposeError(f"is a whole number from {least} to {most}")
+
+    return shape
 
 
 def _text_list(value: Any) -> None:
@@ -100,6 +109,8 @@ def _file_source(value: Any) -> None:
     """A config or a secret says what it is."""
     if not {"file", "content", "environment", "external", "driver"} & set(values.mapping(value)):
         raise ComposeError("names no file and no content")
+    if len({"file", "content", "environment"} & set(value)) > 1:
+        raise ComposeError("is one of file, content and environment")
 
 
 def _check_keys(value: Any, known: set[str]) -> None:
@@ -108,7 +119,6 @@ def _check_keys(value: Any, known: set[str]) -> None:
             raise ComposeError(f"has no key {key[:40]}")
 
 
-Shape = Callable[[Any], Any]
 _S = "services.*"
 _BY_SHAPE: list[tuple[Shape, str, str]] = [
     (values.switch, _S, "init stdin_open tty attach oom_kill_disable privileged read_only build.no_cache build.pull"),
@@ -133,7 +143,12 @@ _BY_SHAPE: list[tuple[Shape, str, str]] = [
     (_text_list, _S, "profiles cap_drop build.tags build.cache_from build.cache_to networks.*.aliases"),
     (_labels, _S, "labels annotations build.labels deploy.labels volumes[].volume.labels"),
     *[(_labels, f"{table}.*", "labels") for table in ("networks", "volumes", "configs", "secrets")],
-    (values.whole_number, _S, "oom_score_adj cpu_count cpu_percent deploy.replicas scale deploy.resources.limits.pids"),
+    (_whole(-1000, 1000), _S, "oom_score_adj"),
+    (_whole(0, 100), _S, "cpu_percent"),
+    (_whole(0, values.WHOLE_LIMIT), _S, "cpu_count"),
+    (_whole(0, 65535), _S, "blkio_config.weight"),
+    (values.whole_number, _S, "deploy.update_config.parallelism deploy.rollback_config.parallelism"),
+    (values.whole_number, _S, "deploy.replicas scale deploy.resources.limits.pids"),
     (values.number, _S, "cpus cpu_shares cpu_period cpu_quota cpu_rt_period cpu_rt_runtime pids_limit"),
     (values.number, _S, "deploy.resources.limits.cpus deploy.resources.reservations.cpus"),
     (_plain_number, _S, "networks.*.priority networks.*.gw_priority volumes[].tmpfs.mode"),

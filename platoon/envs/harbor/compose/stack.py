@@ -13,7 +13,7 @@ from platoon.envs.harbor.compose.form import form_problems
 from platoon.envs.harbor.compose.host_network import host_network_rules, ruled_names
 from platoon.envs.harbor.compose.interpolate import Use, interpolate
 from platoon.envs.harbor.compose.order import MAIN, start_order
-from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
+from platoon.envs.harbor.compose.reading import UNKNOWN_KEY, Draft, Reading, admitted
 from platoon.envs.harbor.compose.references import Names, tokenised
 from platoon.envs.harbor.compose.service import read_external, read_service
 from platoon.envs.harbor.compose.stack_plan import Dependency, External, Init, Port, ServicePlan, StackPlan
@@ -81,9 +81,10 @@ def read_services(edited: Edited, reading: Reading) -> Services:
             else:
                 services.sidecars[name] = draft
     used = _used(services, reading)
-    for found in (item for place, item in held.items() if place in used):
-        findings.problems.extend(found.problems)
-        findings.notes.update(found.notes)
+    for place, found in held.items():
+        # A key that compose does not know it refuses in what nothing uses, too.
+        findings.problems.extend(item for item in found.problems if place in used or item.why.startswith(UNKNOWN_KEY))
+        findings.notes.update(found.notes if place in used else {})
     return services
 
 
