@@ -46,7 +46,10 @@ class CookbookRenderer:
             inner = renderers.get_renderer(spec.renderer_name, loaded, model_name=spec.model_name)
         except Exception as error:  # because the cookbook and transformers raise many classes for a wrong name
             reason = str(error).replace(spec.renderer_name, short_path(spec.renderer_name))
-            raise ConfigError(Problem(f"{quoted(spec.renderer_name)} cannot be built: {reason}", key="renderer_name")) from error
+            advice = "chat_template renders with the model's own template"
+            raise ConfigError(
+                Problem(f"{quoted(spec.renderer_name)} cannot be built: {reason}", key="renderer_name", advice=advice)
+            ) from error
         for name, value in spec.renderer_kwargs.items():
             if not hasattr(inner, name):
                 rule = f"renderer {short_path(spec.renderer_name)} has no such setting"

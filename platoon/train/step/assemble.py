@@ -19,7 +19,7 @@ from platoon.train.step.staleness import JudgedGroup
 
 @dataclass(frozen=True, eq=False)
 class Microbatch:
-    """One policy's rows of one microbatch. rows: None where nothing is sent. trained_tokens: the denominator."""
+    """One policy's rows of one microbatch. rows: None where nothing is sent. trained_tokens: of what is sent."""
 
     policy: str
     rows: AssembledRows | None = None
@@ -42,7 +42,9 @@ def assemble_microbatch(groups: Sequence[JudgedGroup], policy: str, settings: St
     preserving = settings.losses[policy].is_zero_preserving
     kept = filter_zero_advantages(applied, is_enabled=settings.filter_zero, is_zero_preserving=preserving)
     rows = assemble(block, applied, kept.kept_K, denominator=kept.represented_tokens) if kept.is_sent else None
-    return Microbatch(policy, rows, block.row_count, kept.represented_tokens, applied.errors)
+    # The denominator counts the rows that were dropped, too; what was trained does not.
+    trained = int(applied.trained_tokens_R[kept.kept_K].sum()) if kept.is_sent else 0
+    return Microbatch(policy, rows, block.row_count, trained, applied.errors)
 
 
 def _part(group: JudgedGroup, policy: str, settings: StepSettings) -> tuple[RowBlock, AppliedAdvantages]:

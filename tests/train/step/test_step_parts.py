@@ -80,7 +80,7 @@ def test_p6_one_policys_volume_never_scales_anothers_gradient() -> None:
     settled = group([("main", 5, 1.0), ("main", 5, 0.0), ("helper", 3, 2.0)])
     judged = judge(settled, VERSIONS, SETTINGS)
     main = assemble_microbatch([judged], "main", SETTINGS)
-    assert main.rows is not None and (main.row_count, main.sent_rows, main.trained_tokens) == (2, 1, 4)
+    assert main.rows is not None and (main.row_count, main.sent_rows, main.trained_tokens) == (2, 1, 2)
     assert main.rows.advantages_S[main.rows.is_trained_S] == pytest.approx([0.25, 0.25])
     helper = assemble_microbatch([judged], "helper", SETTINGS)
     assert helper.rows is not None and helper.trained_tokens == 2
