@@ -13,6 +13,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help setup train test lint format bench fuzz fuzz-long docs lock clean
 
 help:
+	@echo 'make setup     the environment in .venv and the compiled core; every other target begins with it'
 	@echo 'make train     set up, run the quickstart recipe on this machine, show what came out'
 	@echo 'make test      set up, run every test group whose tools are here'
 	@echo 'make lint      all checks that run no product code'

@@ -1,4 +1,4 @@
-"""Measures whether the quickstart learns: three seeds and two controls, into a table. About five minutes a seed on two idle cores.
+"""Measures whether the quickstart learns: three seeds and two controls, into a table. About three minutes a seed on two idle cores.
 
     python recipes/quickstart/measure.py OUT [--seeds 0 1 2] [--controls 0] [--rl KEY=VALUE ...]
 
