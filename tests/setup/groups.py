@@ -97,8 +97,8 @@ def _lacks_apptainer() -> str | None:
 
 _SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
-# Three workers for two cores, as most tests wait for processes they started. A file's tests keep one worker and their order.
-WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+# Two workers, a file's tests on one of them, in the order of tests/conftest.py: most tests wait for processes they started.
+WORKERS = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 GROUPS = (
     Group("unit", "Python and the compiled core alone", lambda: None),
