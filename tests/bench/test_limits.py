@@ -9,7 +9,7 @@ import pytest
 from bench import layers, run, task_draws
 from bench import measure as timing
 from bench.case import Bound, Case, Peer
-from bench.measure import Row, row_of, small_limit
+from bench.measure import OTHER_PROCESSOR, Row, row_of, small_limit
 from bench.page import SECTIONS, page
 
 pytestmark = pytest.mark.unit
@@ -70,9 +70,9 @@ def test_bounds_name_sections_of_the_page() -> None:
 
 
 def test_the_small_run_judges_each_row_by_its_own_limit() -> None:
-    assert small_limit(Peer("numpy", limit=0.4, small_limit=0.5)) == 0.5
-    assert small_limit(Peer("numpy", limit=0.4)) == 0.4
-    assert small_limit(Peer("numpy", limit=0.4, bound=Bound(SECTION, 0.6))) == 0.6
+    assert small_limit(Peer("numpy", limit=0.4, small_limit=0.5)) == 0.5 * OTHER_PROCESSOR
+    assert small_limit(Peer("numpy", limit=0.4)) == 0.4 * OTHER_PROCESSOR
+    assert small_limit(Peer("numpy", limit=0.4, bound=Bound(SECTION, 0.6))) == 0.6 * OTHER_PROCESSOR
     assert not row(Peer("numpy", limit=0.4, bound=Bound(SECTION, 0.6), small_limit=0.3), 3.5, small=True)["holds"]
 
 
