@@ -5,10 +5,10 @@ measured, medians are kept. The peak of memory is taken in a fresh process (`ben
 
 The small run is a gate for a machine that does other work: that makes a turn slower and none faster, so the best turn of each side
 is kept, and where a limit is missed more turns are taken before it counts. Each row has a limit of its own, near what is measured
-at the small size, with room for ratios that another processor moves. It catches a kernel that takes twice the CPU time that it took,
-one that computes something else than its peer, and a peak of memory beyond its limit. It cannot catch what is slower by less; what
-shows at full size alone (columns beyond the caches, page faults, costs that grow faster than the data); what threads gain, since
-ratios of wall times are not judged; and, where a time is given instead of a peer, what stays within it.
+at the small size, with room for ratios that another processor moves. It catches a kernel that takes twice the CPU time that it
+took, one that computes something else than its peer, and a peak of memory beyond its limit. It cannot catch what is slower by less;
+what shows at full size alone (columns beyond the caches, page faults, costs that grow faster than the data); what threads gain,
+since ratios of wall times are not judged; and, where a time is given instead of a peer, what stays within it.
 """
 
 from __future__ import annotations

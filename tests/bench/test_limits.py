@@ -73,7 +73,7 @@ def test_the_small_run_judges_each_row_by_its_own_limit() -> None:
     assert small_limit(Peer("numpy", limit=0.4, small_limit=0.5)) == 0.5 * OTHER_PROCESSOR
     assert small_limit(Peer("numpy", limit=0.4)) == 0.4 * OTHER_PROCESSOR
     assert small_limit(Peer("numpy", limit=0.4, bound=Bound(SECTION, 0.6))) == 0.6 * OTHER_PROCESSOR
-    assert not row(Peer("numpy", limit=0.4, bound=Bound(SECTION, 0.6), small_limit=0.3), 3.5, small=True)["holds"]
+    assert not row(Peer("numpy", limit=0.4, bound=Bound(SECTION, 0.6), small_limit=0.3), 4.5, small=True)["holds"]
 
 
 def test_the_small_run_judges_no_ratio_of_wall_times() -> None:
