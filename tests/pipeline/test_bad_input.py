@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,28 +14,11 @@ from platoon import exits
 from platoon.errors import ConfigError
 from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import Sources, read_sources
-from platoon.sampling.model_spec import ModelSpec
-from platoon.train.config_defs.values import address_problem
-from platoon.train.services import base_url
-from platoon.train.trainer.sft_data import read_conversations
+from tests.pipeline.edits import edit, evaluation, inputs
 
 pytestmark = pytest.mark.unit
 
 MakeRecipe = Callable[..., Path]
-
-
-def inputs(root: Path, run: Callable[..., tuple[int, str]], name: str = "rl") -> tuple[int, str]:
-    """Resolve and lock, as the rules call them."""
-    code, text = run("resolve", root / f"configs/{name}.yaml", "--out", "results/config.yaml")
-    if code:
-        return code, text
-    return run("lock", "results/config.yaml", "--base", root / "configs", "--out", "results/datasets.lock.json")
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
 
 
 def test_a_sandbox_provider_that_there_is_not(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
@@ -86,26 +67,6 @@ def test_a_sandbox_provider_that_is_misspelt(make_recipe: MakeRecipe, run: Calla
     assert not Path("x.json").exists()
 
 
-def evaluation(root: Path, **changes: object) -> Path:
-    """An evaluation of the recipe's tasks, with other top-level values or other options of its entry."""
-    splits = changes.pop("splits", None)
-    options: dict[str, object] = {"dataset": "../data/tasks", "provider": "process"}
-    if splits is None:
-        options |= {"index": [{"metadata": ["family"]}], "holdout": {"fraction": 0.3, "group_by": "family"}}
-    else:
-        (root / "data/splits.json").write_text(json.dumps(splits))
-        options["splits"] = "../data/splits.json"
-    values = {
-        "inference": {"model_name": "local/small", "renderer_name": "chat_template"},
-        "environments": [{"service": "harbor", "harness": "platoon-bash", "service_kwargs": options}],
-        "tinker_base_url": "local",
-        **changes,
-    }
-    config = root / "configs/eval.yaml"
-    config.write_text(json.dumps(values))
-    return config
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -144,141 +105,6 @@ def test_entries_that_would_write_the_same_lock(make_recipe: MakeRecipe, run: Ca
         code, text = run(*command)
         assert code == exits.CONFIG
         assert f"{config}: environments.1.service_kwargs.lock: environments first and second ask for different tasks" in text
-
-
-def test_a_service_that_there_is_not(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
-    root = make_recipe()
-    config = root / "configs/rl.yaml"
-    edit(config, "service: harbor", "service: harbour")
-    told = "environments.0.service: no environment service is called 'harbour'; there is: harbor (did you mean harbor?"
-    for command in (("config", "validate", config), ("resolve", config, "--out", "x.json")):
-        code, text = run(*command)
-        assert (code, f"{config}: {told}" in text) == (exits.CONFIG, True), text
-    edit(config, "service: harbour", "service: mine:Service")
-    code, text = run("config", "validate", config)
-    assert code == exits.DONE, text
-
-
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [("locl", "got 'locl' (did you mean local?)"), ("localhost:80", "got 'localhost:80'"), ("https://", "got 'https://'")],
-)
-def test_a_training_service_that_is_no_address(
-    address: str, told: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
-) -> None:
-    root = make_recipe()
-    rule = "tinker_base_url: must be `local` or an address that begins with http:// or https://, "
-    config = evaluation(root, tinker_base_url=address)
-    code, text = run("config", "validate", config)
-    assert (code, f"{config}: {rule}{told}" in text.replace('"', "'")) == (exits.CONFIG, True), text
-    edit(root / "configs/base.yaml", "tinker_base_url: local", f"tinker_base_url: {address}")
-    code, text = run("resolve", root / "configs/rl.yaml", "--out", "x.json")
-    assert (code, f"{rule}{told}" in text.replace('"', "'")) == (exits.CONFIG, True), text
-
-
-ADDRESS_RULE = "must be `local` or an address that begins with http:// or https://, got"
-# Of `tinker_base_url`, or of TINKER_BASE_URL where a configuration names none.
-NO_ADDRESSES = {
-    **dict.fromkeys(
-        (
-            "htp://:::",
-            "  ",
-            " local",
-            "LOCAL",
-            "http://[::1",
-            "http://[::1]]",
-            "http://",
-            "http:///path",
-            "http://host:",
-            "http://host:x",
-            "http://host:-1",
-            "http://host:\uff18\uff10",
-            "http://h\u00f6st",
-            "http://\uff11\uff12\uff17.0.0.1",
-            "http://ho st",
-            " http://host",
-            "http://host ",
-            "http://host\n",
-            "http://host\x00",
-            "http://host\\x",
-            "http://host/\u00e9",
-            "http://host?x=1",
-            "http://host#x",
-            "http://.",
-            "http://-",
-            "http://a..b",
-            "http://999.1.1.1",
-            "http://" + "a" * 300,
-        ),
-        ADDRESS_RULE,
-    ),
-    "http://host:99999": "its port must be 1 to 65535, got 99999",
-    "http://host:0": "its port must be 1 to 65535, got 0",
-    "http://user:secret@host": "must hold no user and no password",
-    "http://secret@host:80/x": "must hold no user and no password",
-}
-ADDRESSES = (
-    "local",
-    "http://host",
-    "https://a_b.example.com:8000/api/v1",
-    "http://127.0.0.1:1",
-    "http://[::1]:65535",
-    "https://xn--hst-sna.de",
-)
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "htp://:::",
-        "  ",
-        "http://[::1",
-        "http://",
-        "http://host:99999",
-        "http://user:secret@host",
-        "http://h\u00f6st",
-        "http://host\n",
-    ],
-)
-def test_an_address_that_is_none_is_told_with_file_and_key(
-    address: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
-) -> None:
-    config = evaluation(make_recipe(), tinker_base_url=address)
-    code, text = run("config", "validate", config)
-    rule = NO_ADDRESSES.get(address, ADDRESS_RULE)
-    assert (code, f"{config}: tinker_base_url: {rule}" in text) == (exits.CONFIG, True), text
-    assert "secret" not in text
-
-
-@pytest.mark.parametrize("address", NO_ADDRESSES)
-def test_texts_that_are_no_address_of_a_service(address: str) -> None:
-    problem = address_problem(address)
-    assert problem is not None and problem.rule.startswith(NO_ADDRESSES[address])
-
-
-@pytest.mark.parametrize("address", ["http://host:99999", "http://user:secret@host"])
-def test_a_variable_that_holds_no_address_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINKER_BASE_URL", address)
-    with pytest.raises(ConfigError, match=r"^TINKER_BASE_URL: ") as refused:
-        base_url(ModelSpec("m", "r"))
-    assert NO_ADDRESSES[address] in str(refused.value) and "secret" not in str(refused.value)
-
-
-def test_a_timeout_of_the_environment_that_is_none_stands_in_the_report(
-    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINKER_SAMPLE_TIMEOUT_SECONDS", "soon")
-    code, text = run("config", "validate", make_recipe() / "configs/rl.yaml")
-    assert (code, 'TINKER_SAMPLE_TIMEOUT_SECONDS: must be a number of seconds above 0, got "soon"' in text) == (
-        exits.CONFIG,
-        True,
-    ), text
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_texts_that_are_addresses_of_a_service(address: str) -> None:
-    assert address_problem(address) is None
 
 
 def test_faults_of_every_kind_are_in_one_report(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
@@ -354,98 +180,6 @@ def test_two_at_once_in_two_files_and_in_the_options_of_a_dataset(
     assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.provdier: unknown key (did you mean provider?)" in text
     assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: no such file or directory: ../data/nowhere" in text
     assert text.count("platoon: ") == 1
-
-
-@pytest.mark.parametrize("fields", ["nope", "[family, nope]", "[]", "''"])
-def test_fields_of_a_hold_out_that_tasks_do_not_have(
-    fields: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
-) -> None:
-    config = make_recipe() / "configs/rl.yaml"
-    edit(config, "group_by: family", f"group_by: {fields}")
-    for command in (("config", "validate", "--tasks", config), ("prepare", config)):
-        code, text = run(*command)
-        assert (code, f"{config}: environments.0.service_kwargs.holdout.group_by: " in text) == (exits.CONFIG, True), text
-        assert text.count("nope") <= 1
-
-
-def test_a_dataset_without_tasks(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
-    root = make_recipe()
-    for path in root.glob("data/tasks/*/task.toml"):
-        path.unlink()
-    code, text = inputs(root, run)
-    assert code == exits.CONFIG
-    assert "../data/tasks: holds no task (a task is a directory with a task.toml)" in text
-    assert [path.name for path in Path("results").iterdir()] == ["config.yaml"]
-    code, text = run("config", "validate", root / "recipe.yaml")
-    assert code == exits.CONFIG
-    assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: ../data/tasks: holds no task" in text
-
-
-def test_a_task_without_tests(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
-    root = make_recipe()
-    (root / "data/tasks/t1/tests/test.sh").unlink()
-    (root / "data/tasks/t4/task.toml").write_text('[agent]\ntimeout_sec = "1"\n[metadata]\nfamily = "x"\n')
-    code, text = inputs(root, run)
-    assert code == exits.CONFIG
-    assert (
-        "../data/tasks/t1: tests/test.sh: a task needs tests, and this file is missing (mend the task, or name it in exclude_tasks)"
-        in text
-    )
-    assert '../data/tasks/t4: task.toml: agent.timeout_sec: must be a number, got "1"' in text
-    assert [path.name for path in Path("results").iterdir()] == ["config.yaml"]
-    edit(root / "configs/rl.yaml", "  harness:", "  exclude_tasks: [t1, t4]\n  harness:")
-    assert inputs(root, run)[0] == 0
-    assert run("harbor", "fetch", root / "configs/rl.yaml")[0] == 0
-
-
-def test_a_task_without_tests_is_found_by_validate(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
-    root = make_recipe()
-    (root / "data/tasks/t1/tests/test.sh").unlink()
-    assert run("config", "validate", root / "recipe.yaml") == (0, f"{root}/recipe.yaml: a recipe of 2 runs and 0 evaluations\n")
-    code, text = run("config", "validate", "--tasks", root / "recipe.yaml")
-    assert code == exits.CONFIG
-    assert "t1: tests/test.sh" in text
-
-
-def test_conversations_that_are_not_there_or_empty(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
-    root = make_recipe()
-    (root / "data/chat.jsonl").write_text("")
-    code, text = inputs(root, run, "sft")
-    assert code == exits.CONFIG
-    assert "../data/chat.jsonl: trainer_options.data: is empty" in text
-    (root / "data/chat.jsonl").unlink()
-    code, text = inputs(root, run, "sft")
-    assert code == exits.CONFIG
-    assert f"{root}/configs/sft.yaml: trainer_options.data: no such file or directory: ../data/chat.jsonl" in text
-
-
-CHAT_FAULTS = {
-    "no json": "not a JSON line",
-    "[1]": 'needs {"messages": [...]}',
-    '{"messages": 3}': 'needs {"messages": [...]}',
-    '{"messages": [{"content": "x"}]}': "every message is an object with a role",
-    '{"messages": [{"role": "user", "content": "x"}], "tools": 3}': "tools is a list of objects",
-}
-
-
-@pytest.mark.parametrize("line", CHAT_FAULTS)
-def test_a_line_that_is_no_conversation(line: str, make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
-    root = make_recipe()
-    data = root / "data/chat.jsonl"
-    data.write_text(data.read_text() + "\n" + line + "\n")
-    config = root / "configs/sft.yaml"
-    for command in (("config", "validate", "--tasks", config), ("prepare", config), ("train", config, "--run-dir", root / "run")):
-        code, text = run(*command)
-        assert (code, f"../data/chat.jsonl:3: {CHAT_FAULTS[line]}" in text) == (exits.CONFIG, True), text
-    assert not (root / "run").exists()
-
-
-def test_of_many_lines_that_are_no_conversations_the_first_are_told(tmp_path: Path) -> None:
-    (tmp_path / "chat.jsonl").write_text("x\n" * 1000)
-    with pytest.raises(ConfigError) as refused:
-        read_conversations({"chat.jsonl": tmp_path / "chat.jsonl"})
-    assert len(refused.value.problems) == 21
-    assert str(refused.value.problems[-1]) == "chat.jsonl: 980 more lines are no conversations"
 
 
 @pytest.mark.parametrize(
@@ -595,45 +329,6 @@ def test_the_spec_of_a_harness_lies_beside_the_file_that_names_it(
     edit(root / "configs/rl.yaml", "harness: platoon-bash", "harness: h/harness.toml")
     assert run("config", "validate", root / "configs/rl.yaml")[0] == exits.DONE
     assert str(root / "configs/h/harness.toml") in read_sources(root / "configs/rl.yaml").data
-
-
-@pytest.mark.parametrize(
-    ("link", "to"),
-    [("loop", "loop"), ("inner/loop", "loop"), ("registry.json", "registry.json"), ("task.toml", "task.toml"), ("long", "x" * 300)],
-)
-def test_what_cannot_be_listed_of_a_dataset_is_a_fault_of_it(
-    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], link: str, to: str
-) -> None:
-    root = make_recipe()
-    place = root / "data/tasks" / link
-    place.parent.mkdir(exist_ok=True)
-    place.symlink_to(to)
-    code, text = run("config", "validate", root / "configs/rl.yaml")
-    reason = os.strerror(errno.ENAMETOOLONG if link == "long" else errno.ELOOP)
-    assert (code, f"{link}: cannot be read: {reason}" in text) == (exits.CONFIG, True), text
-    assert f"{root}/configs/rl.yaml: environments.0.service_kwargs.dataset: " in text
-    code, text = inputs(root, run)
-    assert (code, f"{link}: cannot be read: {reason}" in text) == (exits.CONFIG, True), text
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "key", "told"),
-    [
-        ("group_by: family", "group_by: [famly]", "holdout.group_by", "no task has a field famly (did you mean family?)"),
-        ("group_by: family", "group_by: family, stratify_by: nope", "holdout.stratify_by", "no task has a field nope"),
-        ("family]}]", "family]}, no.json]", "dataset", "no.json: cannot be read: no such file"),
-        ("family]}]", "family]}]\n    select: {nope: 1}", "dataset", "select.nope: no task has this field"),
-        ("family]}]", f"family]}}, {'x' * 300}.json]", "dataset", "cannot be read: File name too long"),
-    ],
-)
-def test_what_a_configuration_and_the_list_of_tasks_say_alone_is_validated(
-    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], old: str, new: str, key: str, told: str
-) -> None:
-    root = make_recipe()
-    edit(root / "configs/rl.yaml", old, new)
-    code, text = run("config", "validate", root / "configs/rl.yaml")
-    assert code == exits.CONFIG and f"rl.yaml: environments.0.service_kwargs.{key}: " in text and told in text, text
-    assert inputs(root, run)[0] == exits.CONFIG
 
 
 @pytest.mark.parametrize("command", [("config", "validate"), ("prepare",)])
