@@ -150,7 +150,7 @@ def _request(
     if weights.path is None and base_url(spec) == LOCAL and not without_model(route):
         console.say("the weights are untrained: --of RECEIPT plays those of a run")
     rollout_config = _rollout_config(read, entry.config, training)
-    refuse_unplayable(route, spec)
+    refuse_unplayable(route, spec, "--model" if model else "train.model_name" if training else "inference.model_name")
     directory = output_dir or _new_directory(site, task)
     return AdhocRequest(
         entry=entry,

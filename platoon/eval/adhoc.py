@@ -76,15 +76,18 @@ def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collect
     raise ConfigError(Problem(f"no task is called {quoted(name)}", key="--task", advice=advice))
 
 
-def refuse_unplayable(route: Route, spec: ModelSpec) -> None:
-    """Raises ConfigError for what can be told before anything starts: a harness that could not play, a service without its key."""
+def refuse_unplayable(route: Route, spec: ModelSpec, model_key: str) -> None:
+    """Raises ConfigError for what can be told before anything starts: a harness that could not play, a service without its key.
+
+    model_key: what named the base model.
+    """
     if problems := list(route_problems(route)):
         raise ConfigError(problems)
     if without_model(route):
         return
     check_key([spec])
     if base_url(spec) == LOCAL:
-        refuse_unknown_base(spec)
+        refuse_unknown_base(spec, model_key)
 
 
 async def play(request: AdhocRequest) -> RolloutResult:

@@ -64,13 +64,13 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
             yield OpenedPolicy(await _runtime(request, client, service.base_url, service.api_key, tokenizer), service.died)
 
 
-def refuse_unknown_base(spec: ModelSpec) -> None:
-    """Raises ConfigError for a base model that the embedded service does not have."""
+def refuse_unknown_base(spec: ModelSpec, key: str = "inference.model_name") -> None:
+    """Raises ConfigError for a base model that the embedded service does not have. key: what named it."""
     from platoon.local.bases import all_bases
 
     if spec.model_name not in all_bases():
         rule = f"the embedded service has no base model {quoted(spec.model_name)}"
-        raise ConfigError(Problem(rule, key="inference.model_name", advice=f"there is: {', '.join(all_bases())}"))
+        raise ConfigError(Problem(rule, key=key, advice=f"there is: {', '.join(all_bases())}"))
 
 
 @asynccontextmanager

@@ -106,7 +106,8 @@ def test_a_reward_that_is_none_is_shown_with_its_own_reason(run: Run, tmp_path: 
     [
         (("--task", "t9"), "t1"),
         (("--task", "t1", "--harness", "platoon-nope"), "platoon-"),
-        (("--task", "t1", "--model", "local/nope"), "the embedded service has no base model"),
+        (("--task", "t1", "--model", "local/nope"), "--model: the embedded service has no base model"),
+        (("--task", "t1", "inference.model_name=local/nope"), "inference.model_name: the embedded service has no base model"),
     ],
 )
 def test_refusals_come_before_anything_starts(run: Run, arguments: tuple[str, ...], told: str) -> None:
