@@ -65,12 +65,6 @@ class HeldError(PlatoonError):
     exit_code = exits.TRY_AGAIN
 
 
-class TimeBudgetReached(PlatoonError):
-    """The time budget is used up and the work so far is saved."""
-
-    exit_code = exits.TRY_AGAIN
-
-
 class ServiceError(PlatoonError):
     """The training service failed, refused or did not answer within its bound."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.canonical import canonical_bytes, canonical_digest, read_json
+from platoon.artifacts.canonical import canonical_digest, read_json
 from platoon.artifacts.digests import DataError, file_digest
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.store import Store
@@ -235,7 +235,3 @@ def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
 def chat_path(site: Site, digest: str) -> Path:
     """Where a file of conversations lies in the cache."""
     return Store(site.cache).path(CHAT_KIND, digest, ".jsonl")
-
-
-def dataset_bytes(value: Mapping[str, Any]) -> bytes:
-    return canonical_bytes(value)

@@ -22,8 +22,6 @@ from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
 from platoon.host.processes import die_with_parent
 from platoon.pipeline.job_lines import FAILED
-from platoon.pipeline.layout import INPUT_FILES, inputs_of
-from platoon.pipeline.recipe import Recipe
 from platoon.shipped import snakefile
 from platoon.site import DEFAULTS, site_file
 
@@ -83,11 +81,6 @@ def _split_config(extra: Sequence[str]) -> tuple[list[str], list[str]]:
     if given := [setting for setting in found.config if setting.startswith("recipe=")]:
         raise ConfigError(Problem(f"{given[0]}: the recipe is the command's argument", key="--config", advice="leave it out"))
     return found.config, others
-
-
-def not_prepared(recipe: Recipe, results: Path) -> list[str]:
-    """Units whose inputs are not all there."""
-    return [unit for unit in recipe.units if not all((inputs_of(results, unit) / name).is_file() for name in INPUT_FILES)]
 
 
 def _profile(name: str) -> str:

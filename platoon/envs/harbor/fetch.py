@@ -228,8 +228,3 @@ def _tell_changes(request: Request, before: HarborLock, after: HarborLock, tools
         shown = ", ".join(printable(name) for name in changed[:SHOWN_CHANGES])
         more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
         tools.say(f"{request.source.reference}: gave other tasks than before: {shown}{more}")
-
-
-def lock_summary(lock: HarborLock) -> Mapping[str, Any]:
-    """Counts of a lock for people and programs."""
-    return {"lock_digest": lock.digest, "tasks": len(lock.tasks), "runnable": len(lock.runnable)}
