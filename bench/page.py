@@ -44,19 +44,10 @@ the ratio is near 0.6. On a virtual machine that gives freed pages back to its h
 seconds costs milliseconds: a busy one (rounds far apart) adds up to 0.2 s to whatever allocates a hundred megabytes.
 """
 
-DRAWS = """
-Half of the time is posteriors and half the draw (`perf record`): 34 % the sums and parameters of 100,000 tasks with the checks of
-every number, which the peer leaves out; 14 % such checks before the draw; 9 % 2^x of each task's age; 5 % the search for eligible
-tasks. A draw samples two Gammas for each of 4,096 tasks, from a stream of the task's own, so that it depends on no other task, and
-by functions of the `libm` crate, so that a key draws the same on every machine: their ln, exp and cos are 20 %, the rest of the
-sampling 12 %. numpy draws all from one stream with the machine's functions.
-"""
-
 # By heading, which the bound of a peer names.
 SECTIONS = {
     "What bounds the reading of layers": LAYERS,
     "What bounds the row kernels": ROWS,
-    "What bounds a task draw": DRAWS,
 }
 
 
