@@ -3,8 +3,8 @@
 FUZZ_SECONDS (60) is the time a target gets, FUZZ_JOBS (the usable cores) how many run at once. Needs cargo and a C++ compiler; a
 stable toolchain will do, since RUSTC_BOOTSTRAP opens its sanitizer. Prints a table: executions, seconds and outcome of each target.
 `--json` puts the same into a file as soon as a target ended: one row a target, in the place of the row that stood there for it.
-A finding ends with exit 1 and the place of the input, kept below `artifacts/`. New corpus entries are thrown away unless
-FUZZ_CORPUS names a place to keep them.
+A finding ends with exit 1 and the place of the input, kept below `artifacts/`; a target that was
+killed ends with exit 1 too. New corpus entries are thrown away unless FUZZ_CORPUS names a place to keep them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,20 +42,19 @@ LIMITS = ("-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=512")
 SANITIZER = {"ASAN_OPTIONS": "detect_leaks=0"}
 # What libFuzzer adds when its time is up, beyond the last input.
 GRACE_S = 120
+CLEAN = "clean"
+FROM_OUTSIDE = {by.value: by.name for by in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """log: the last lines of a run that found something, empty for a clean one. seconds: how long it took."""
+    """result: clean, found something, or how it ended too early. seconds: how long it took. log: the last lines where not clean."""
 
     target: str
     executions: int
     seconds: int
-    log: str
-
-    @property
-    def result(self) -> str:
-        return "found something" if self.log else "clean"
+    result: str = CLEAN
+    log: str = ""
 
 
 def main(arguments: list[str]) -> int:
@@ -84,9 +84,9 @@ def main(arguments: list[str]) -> int:
     for outcome in outcomes:
         print(f"| {outcome.target} | {outcome.executions:,} | {outcome.seconds} | {outcome.result} |")
     for outcome in outcomes:
-        if outcome.log:
+        if outcome.result != CLEAN:
             print(f"\n== {outcome.target}\n{outcome.log}")
-    return int(any(outcome.log for outcome in outcomes))
+    return int(any(outcome.result != CLEAN for outcome in outcomes))
 
 
 def keep(place: Path, commit: str, outcome: Outcome) -> None:
@@ -150,10 +150,15 @@ def run(program: Path, seconds: int) -> Outcome:
             )
         except subprocess.TimeoutExpired:
             return Outcome(program.name, 0, seconds + GRACE_S, f"still running {GRACE_S} s after its time")
+    taken_s = round(time.monotonic() - start)
     text = ended.stdout.decode(errors="replace")
     counts = re.findall(r"^(?:Done |#)(\d+)", text, re.MULTILINE)
-    log = "" if ended.returncode == 0 else "\n".join(text.splitlines()[-40:])
-    return Outcome(program.name, int(counts[-1]) if counts else 0, round(time.monotonic() - start), log)
+    executions = int(counts[-1]) if counts else 0
+    if ended.returncode == 0:
+        return Outcome(program.name, executions, taken_s)
+    by = FROM_OUTSIDE.get(-ended.returncode)
+    result = f"killed ({by})" if by else "found something"
+    return Outcome(program.name, executions, taken_s, result, "\n".join(text.splitlines()[-40:]))
 
 
 @contextlib.contextmanager

@@ -36,10 +36,28 @@ def fuzz(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_counts_are_kept_a_row_a_target(fuzz: ModuleType, tmp_path: Path) -> None:
     place = tmp_path / "fuzz.json"
     place.write_text(json.dumps([{"target": "gone"}, {"target": "sif_objects", "executions": 1}]))
-    fuzz.keep(place, "0123", fuzz.Outcome("sif_objects", 7, 2, ""))
-    fuzz.keep(place, "4567", fuzz.Outcome("content_hash", 5, 1, "a crash"))
+    fuzz.keep(place, "0123", fuzz.Outcome("sif_objects", 7, 2))
+    fuzz.keep(place, "4567", fuzz.Outcome("content_hash", 5, 1, "found something", "a crash"))
     assert json.loads(place.read_text()) == [
         {"target": "content_hash", "executions": 5, "seconds": 1, "result": "found something", "commit": "4567"},
         {"target": "sif_objects", "executions": 7, "seconds": 2, "result": "clean", "commit": "0123"},
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["fuzz.json"]
+
+
+@pytest.mark.parametrize(
+    ("end", "result"),
+    [
+        ("exit 0", "clean"),
+        ("exit 77", "found something"),
+        ("kill -ABRT $$", "found something"),
+        ("kill -TERM $$", "killed (SIGTERM)"),
+    ],
+)
+def test_the_end_of_a_target_says_whether_it_found_something(fuzz: ModuleType, tmp_path: Path, end: str, result: str) -> None:
+    target = tmp_path / "content_hash"
+    target.write_text(f"#!/bin/sh\necho '#5 NEW'\n{end}\n")
+    target.chmod(0o755)
+    fuzz.HERE = tmp_path
+    outcome = fuzz.run(target, 1)
+    assert (outcome.result, outcome.executions) == (result, 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
@@ -15,20 +14,27 @@ from platoon.envs.harbor.compose.reading import Draft, Reading, admitted
 from platoon.envs.harbor.compose.stack_plan import Port
 
 RANGE_LIMIT = 64
+# Port numbers and their protocol.
+_Ports = tuple[range, str]
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 def read_ports(key: str, value: Any, draft: Draft, reading: Reading) -> None:
-    found = set(draft.ports)
-    order = list(draft.ports)
+    found = dict.fromkeys(draft.ports)
     for item in values.sequence(value):
         with reading.findings.at(f"{draft.name}.{key}"):
             long = key == "ports" and isinstance(item, dict)
-            for port in _long(item, draft, reading) if long else _short(_text(item), published=key == "ports"):
-                if port not in found:
-                    found.add(port)
-                    order.append(port)
-    draft.plan["ports"] = tuple(order)
+            numbers, protocol = _long(item, draft, reading) if long else _short(_text(item), published=key == "ports")
+            if len(numbers) > RANGE_LIMIT:
+                raise ComposeError(f"a range has at most {RANGE_LIMIT} ports, got {numbers[0]}-{numbers[-1]}")
+            found.update(dict.fromkeys(Port(number, protocol) for number in numbers))
+    draft.plan["ports"] = tuple(found)
+
+
+def check_port(item: Any) -> None:
+    """What compose's reader asks of a port in its short form, whether the service runs or not."""
+    if isinstance(item, str):
+        _short(item, published=True)
 
 
 def _text(item: Any) -> str:
@@ -39,7 +45,7 @@ def _text(item: Any) -> str:
     return values.known(item)
 
 
-def _long(item: dict[str, Any], draft: Draft, reading: Reading) -> Iterator[Port]:
+def _long(item: dict[str, Any], draft: Draft, reading: Reading) -> _Ports:
     settings = dict(admitted(item, "services.*.ports[]", f"{draft.name}.ports", draft.role, reading.findings))
     if settings.get("target") is None:
         raise ComposeError("a port needs a target")
@@ -47,16 +53,16 @@ def _long(item: dict[str, Any], draft: Draft, reading: Reading) -> Iterator[Port
         _check_address(values.known(settings["host_ip"]))
     if published := _text(settings.get("published") or ""):
         _range(published)
-    yield from _ports(str(values.whole_number(settings["target"])), values.known(settings.get("protocol") or "tcp"))
+    return _ports(str(values.whole_number(settings["target"])), values.known(settings.get("protocol") or "tcp"))
 
 
-def _short(text: str, *, published: bool) -> Iterator[Port]:
+def _short(text: str, *, published: bool) -> _Ports:
     """`[[ip:]published:]target[/protocol]`, or without `published` (`expose`) the target alone."""
     rest, _, protocol = text.partition("/")
     host, _, target = rest.rpartition(":")
     if host and not published:
         raise ComposeError(f"a port is exposed as TARGET[/PROTOCOL], got {text[:60]}")
-    ports = list(_ports(target, protocol or "tcp"))
+    ports = _ports(target, protocol or "tcp")
     if host:
         host_port = host.rpartition(":")[2]
         address = host[: -len(host_port) - 1] if ":" in host else ""
@@ -64,9 +70,9 @@ def _short(text: str, *, published: bool) -> Iterator[Port]:
             _check_address(address[1:-1] if re.fullmatch(r"\[.*\]", address) else address)
         if host_port:
             first, last = _range(host_port)
-            if last - first + 1 != len(ports) and len(ports) != 1:
+            if len(ports[0]) not in (1, last - first + 1):
                 raise ComposeError(f"the ranges of {text[:60]} differ in length")
-    yield from ports
+    return ports
 
 
 def _check_address(text: str) -> None:
@@ -76,13 +82,11 @@ def _check_address(text: str) -> None:
         raise ComposeError(f"{clip(text, 40) or 'nothing'} is no address") from None
 
 
-def _ports(target: str, protocol: str) -> Iterator[Port]:
+def _ports(target: str, protocol: str) -> _Ports:
     if protocol not in ("tcp", "udp"):
         raise ComposeError(f"a protocol is tcp or udp, got {protocol[:20]}")
     first, last = _range(target)
-    if last - first >= RANGE_LIMIT:
-        raise ComposeError(f"a range has at most {RANGE_LIMIT} ports, got {target}")
-    yield from (Port(port, protocol) for port in range(first, last + 1))
+    return range(first, last + 1), protocol
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.document import Number
 from platoon.envs.harbor.compose.errors import ComposeError
+from platoon.envs.harbor.compose.ports import check_port
 from platoon.envs.harbor.compose.subset import SUBSET, is_empty
 
 Path = tuple[str, ...]
@@ -76,6 +77,18 @@ def _labels(value: Any) -> None:
 def _plain_values(value: Any) -> None:
     if not all(isinstance(item, (*_PLAIN, type(None))) for item in values.mapping(value).values()):
         raise ComposeError("gives each name one value")
+
+
+def _build_limit(value: Any) -> None:
+    """A whole number, or soft and hard; compose's reader takes no text here."""
+    limits = [value]
+    if isinstance(value, dict):
+        _check_keys(value, {"soft", "hard"})
+        if not {"soft", "hard"} <= set(value):
+            raise ComposeError("has soft and hard")
+        limits = [value["soft"], value["hard"]]
+    if not all(isinstance(limit, Number) and isinstance(limit.value, int) for limit in limits):
+        raise ComposeError("a limit is a whole number, without quotes")
 
 
 def _size(value: Any) -> None:
@@ -155,6 +168,7 @@ _BY_SHAPE: list[tuple[Shape, str, str]] = [
     (_size, _S, "mem_swappiness mem_limit mem_reservation memswap_limit shm_size build.shm_size"),
     (values.duration_s, _S, "stop_grace_period healthcheck.interval healthcheck.timeout"),
     (values.mapping, _S, "deploy.update_config deploy.rollback_config deploy.placement deploy.restart_policy build.ulimits"),
+    (_build_limit, _S, "build.ulimits.*"),
     (values.sequence, _S, "deploy.resources.reservations.generic_resources"),
     (_pull_policy, _S, "pull_policy"),
     (_logging, _S, "logging"),
@@ -177,9 +191,20 @@ def shape_problems(tree: Mapping[str, Any]) -> Iterator[ComposeError]:
     for name, service in services.items() if isinstance(services, dict) else ():
         # A service that runs is read key by key.
         if isinstance(service, dict) and not is_empty(service.get("profiles")):
-            for key in service:
-                if f"services.*.{key}" not in SUBSET and not key.startswith("x-"):
-                    yield ComposeError("unknown key", f"{name}.{key}")
+            yield from _idle_problems(name, service)
+
+
+def _idle_problems(name: str, service: Mapping[str, Any]) -> Iterator[ComposeError]:
+    for key in service:
+        if f"services.*.{key}" not in SUBSET and not key.startswith("x-"):
+            yield ComposeError("unknown key", f"{name}.{key}")
+    ports = service.get("ports")
+    for port in ports if isinstance(ports, list) else ():
+        try:
+            if not _is_open(port):
+                check_port(port)
+        except ComposeError as error:
+            yield ComposeError(error.why, f"{name}.ports")
 
 
 def _walk(value: Any, pattern: str, path: Path) -> Iterator[ComposeError]:

@@ -18,7 +18,7 @@ MEBIBYTE = 1024 * 1024
 WORD_LIMIT = 10_000
 _TRUE = frozenset({"true", "y", "yes", "on"})
 _FALSE = frozenset({"false", "n", "no", "off"})
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+) ?(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -103,7 +103,7 @@ def size_bytes(value: Any) -> int:
     if isinstance(value, Number) and isinstance(value.value, int) and value.value >= 0:
         size = value.value
     else:
-        found = _SIZE.fullmatch(known(value).strip()) if not isinstance(value, Number) else None
+        found = _SIZE.fullmatch(known(value)) if not isinstance(value, Number) else None
         if found is None or len(found[1]) > 30:
             raise ComposeError(f"is a size such as 64m or 1g, got {_shown(value)}")
         size = int(float(found[1]) * 1024 ** _POWER[(found[2] or "").lower()])
