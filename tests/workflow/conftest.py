@@ -67,8 +67,11 @@ def clone_of(checkout: Path, target: Path) -> Clone:
         if source.is_symlink() or source.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place, follow_symlinks=False)
-    for library in (checkout / "platoon").glob("_native*.so"):
-        shutil.copy2(library, target / "platoon")
+    # The compiled core, and what Python compiled: modules keep their times, so a clone need not compile them again.
+    for made in [*(checkout / "platoon").glob("_native*.so"), *(checkout / "platoon").rglob("__pycache__/*.pyc")]:
+        place = target / made.relative_to(checkout)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(made, place)
     return Clone(target)
 
 
