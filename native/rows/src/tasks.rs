@@ -85,7 +85,8 @@ pub fn posteriors(
     check_evidence(&evidence)?;
     let tasks = evidence.version.len();
     check_length("entry_of_task", entry_of_task.len(), tasks)?;
-    if let Some(index) = entry_of_task.iter().position(|&entry| entry as usize >= entry_count) {
+    if entry_of_task.iter().max().is_some_and(|&entry| entry as usize >= entry_count) {
+        let index = entry_of_task.iter().position(|&entry| entry as usize >= entry_count).unwrap_or(0);
         return Err(RowsError::value(
             "entry_of_task",
             index,
@@ -98,25 +99,25 @@ pub fn posteriors(
     }
     // Most evidence is young: each weight is computed once.
     let young: Vec<f64> = (0..YOUNG.min(tasks as i64)).map(faded).collect();
-    let weight = |task: usize| {
-        let age = version.saturating_sub(evidence.version[task].max(0)).max(0);
+    let weight = |at: i64| {
+        let age = version.saturating_sub(at.max(0)).max(0);
         usize::try_from(age).ok().and_then(|age| young.get(age)).copied().unwrap_or_else(|| faded(age))
     };
     let mut of_entry = vec![(0f64, 0f64); entry_count];
-    let (mut alpha, mut beta) = (Vec::with_capacity(tasks), Vec::with_capacity(tasks));
-    for task in 0..tasks {
-        let weight = weight(task);
-        let (passes, failures) = (evidence.passes[task] * weight, evidence.failures[task] * weight);
-        let entry = &mut of_entry[entry_of_task[task] as usize];
-        *entry = (entry.0 + passes, entry.1 + (passes + failures));
-        alpha.push(passes);
-        beta.push(failures);
+    let (mut alpha, mut beta) = (evidence.passes.to_vec(), evidence.failures.to_vec());
+    let seen = alpha.iter_mut().zip(&mut beta).zip(evidence.version).zip(entry_of_task);
+    for (((passes, failures), &at), &entry) in seen {
+        let weight = weight(at);
+        *passes *= weight;
+        *failures *= weight;
+        let sums = &mut of_entry[entry as usize];
+        *sums = (sums.0 + *passes, sums.1 + (*passes + *failures));
     }
     let entry_rate: Vec<f64> = of_entry.iter().map(|&(passes, attempts)| (1.0 + passes) / (2.0 + attempts)).collect();
-    for task in 0..tasks {
-        let rate = entry_rate[entry_of_task[task] as usize];
-        alpha[task] += 2.0 * rate;
-        beta[task] += 2.0 * (1.0 - rate);
+    for ((alpha, beta), &entry) in alpha.iter_mut().zip(&mut beta).zip(entry_of_task) {
+        let rate = entry_rate[entry as usize];
+        *alpha += 2.0 * rate;
+        *beta += 2.0 * (1.0 - rate);
     }
     Ok(Posteriors { alpha, beta, entry_rate })
 }

@@ -87,7 +87,7 @@ fn gamma_sample_ln(shape: f64, stream: &mut Stream) -> f64 {
         return sample + libm::log(stream.fraction()) / shape;
     }
     let d = shape - 1.0 / 3.0;
-    let c = 1.0 / libm::sqrt(9.0 * d);
+    let c = 1.0 / (9.0 * d).sqrt();
     for _ in 0..TRIALS {
         let z = normal_sample(stream);
         let root = 1.0 + c * z;
@@ -105,7 +105,7 @@ fn gamma_sample_ln(shape: f64, stream: &mut Stream) -> f64 {
 
 /// By Box and Muller, of which the sine is left unused.
 fn normal_sample(stream: &mut Stream) -> f64 {
-    let radius = libm::sqrt(-2.0 * libm::log(stream.fraction()));
+    let radius = (-2.0 * libm::log(stream.fraction())).sqrt();
     radius * libm::cos(2.0 * std::f64::consts::PI * stream.fraction())
 }
 
