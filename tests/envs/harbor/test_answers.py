@@ -32,11 +32,6 @@ MAIN_ONLY = "services: {main: {environment: {A: b}}}\n"
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> HarborCache:
-    return HarborCache(tmp_path / "cache" / "harbor")
-
-
-@pytest.fixture
 def hub(make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHuggingFace:
     make_task("plain", root=tmp_path / "remote")
     make_task("main-only", {"environment/docker-compose.yaml": MAIN_ONLY}, tmp_path / "remote")

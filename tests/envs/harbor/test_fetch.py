@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -19,39 +18,18 @@ import pytest
 from platoon import exits
 from platoon.envs.harbor.answers import inputs_digest
 from platoon.envs.harbor.compose import plan_task
-from platoon.envs.harbor.differences import first_difference
 from platoon.envs.harbor.fetch import fetch
-from platoon.envs.harbor.lock import HarborLock, LockRow
-from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.publish import HarborCache, check_cached, publish_task
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, PlatoonError
 from platoon.host.processes import this_process
+from tests.envs.harbor.conftest import make_dataset, options
 
 pytestmark = pytest.mark.unit
 
 MakeTask = Callable[..., Path]
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> HarborCache:
-    return HarborCache(tmp_path / "cache" / "harbor")
-
-
-def options(**more: Any) -> HarborOptions:
-    return HarborOptions.parse({"dataset": "data", **more})
-
-
-def make_dataset(make_task: MakeTask, base: Path, count: int = 4) -> Path:
-    for number in range(count):
-        toml = f'[metadata]\nfamily = "f{number // 2}"\nlevel = {number}\n'
-        make_task(
-            f"task-{number}",
-            {"task.toml": toml, "environment/data.csv": f"a,b\n{number},2\n", "solution/solve.sh": "true\n"},
-            base / "data",
-        )
-    return base / "data"
 
 
 @contextmanager
@@ -239,80 +217,6 @@ def test_refusals_are_recorded(make_task: MakeTask, tmp_path: Path, cache: Harbo
     assert lock.runnable == ("docker", "ok", "prebuilt", "trivial")
 
 
-def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
-    data = make_dataset(make_task, tmp_path)
-    (tmp_path / "some.txt").write_text("task-1  # why\n\ntask-3\n")
-    (tmp_path / "more.json").write_text('{"train": ["task-0"]}')
-    (data / "index.jsonl").write_text(
-        '{"task_id": "task-0", "kind": 1}\n{"task_id": "task-3", "kind": 2}\n{"task_id": "gone", "kind": 2}\n'
-    )
-    assert fetch(options(tasks=["some.txt", "more.json"]), tmp_path, cache).lock.runnable == ("task-0", "task-1", "task-3")
-    by_kind = fetch(options(index=["index.jsonl"], select={"index.kind": [2, True]}), tmp_path, cache)
-    assert by_kind.lock.runnable == ("task-3",)
-    assert by_kind.lock.selection == {"tasks": {}, "select": {"index.kind": [2, True]}, "selected": 1, "of": 4}
-    assert fetch(options(select={"name": "task-[01]"}), tmp_path, cache).lock.runnable == ("task-0", "task-1")
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("l.txt", b"a#1\n"),
-        ("l.txt", b"\xef\xbb\xbfa#1\n"),
-        ("l.txt", b"\xef\xbb\xbf# a\n  # a\na#1 # a\n\t#a"),
-        ("l.json", b'\xef\xbb\xbf["a#1"]'),
-        ("l.toml", b'\xef\xbb\xbftrain = ["a#1"]'),
-    ],
-)
-def test_allowlists_as_editors_leave_them(make_task: MakeTask, tmp_path: Path, cache: HarborCache, name: str, data: bytes) -> None:
-    """With a byte order mark, and ids that hold the sign of a comment."""
-    for task in ("a", "a#1"):
-        make_task(task, root=tmp_path / "data")
-    (tmp_path / name).write_bytes(data)
-    assert fetch(options(tasks=name), tmp_path, cache).lock.runnable == ("a#1",)
-
-
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        ([{"task_id": "t", "f": 1}, {"task_id": "other"}, {"task_id": "t", "f": 2}], "rows 1 and 3 give task t different values"),
-        ([{"task_id": "t", "f": 1}, {"task_id": "t", "f": True}], "rows 1 and 2 give task t different values"),
-        ([{"task_id": "x", "f": 1}, {"task_id": "x"}], "rows 1 and 2 give task x different values"),
-        ([{"task_id": "t", "f": 1}, {"f": 1, "task_id": "t"}, {"task_id": "t", "f": 1, "untaken": 2}], None),
-    ],
-)
-def test_rows_of_an_index_that_contradict_each_other(
-    make_task: MakeTask, tmp_path: Path, cache: HarborCache, rows: list[dict[str, Any]], told: str | None
-) -> None:
-    make_task("t", root=tmp_path / "data")
-    wanted = options(index=[{"path": "x.jsonl", "fields": ["f"]}])
-    (tmp_path / "data/x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    if told is None:
-        assert fetch(wanted, tmp_path, cache).lock.tasks[0].index == {"f": 1}
-        return
-    with pytest.raises(ConfigError) as caught:
-        fetch(wanted, tmp_path, cache)
-    assert str(caught.value) == f"data: x.jsonl: {told} (leave one of them)"
-
-
-@pytest.mark.parametrize(
-    ("row", "fields", "told"),
-    [
-        ({"task_id": "zz", "f": 1}, None, ["no row is of a task of the dataset"]),
-        ({"task_id": "t", "f": 1}, ["nope", "f", "gone"], ["no row of a task has the field nope, gone"]),
-        ({"task_id": "t", "f": 1}, ["f"], []),
-        ({"task_id": "t"}, None, []),
-    ],
-)
-def test_an_index_that_adds_nothing_is_warned_of(
-    make_task: MakeTask, tmp_path: Path, cache: HarborCache, row: dict[str, Any], fields: list[str] | None, told: list[str]
-) -> None:
-    make_task("t", root=tmp_path / "data")
-    (tmp_path / "data/x.jsonl").write_text(json.dumps(row))
-    said: list[str] = []
-    fetch(options(index=[{"path": "x.jsonl", "fields": fields}]), tmp_path, cache, tools=FetchTools(cache, say=said.append))
-    assert said == [f"warning: data: index x.jsonl: {why}" for why in told]
-
-
 @pytest.mark.parametrize(
     ("file", "kept"),
     [
@@ -338,50 +242,6 @@ def test_a_copy_of_an_overlay_that_no_fetch_would_keep(
         assert row.runnable and (cache.task(row.digest) / file).read_text() == "x"
     else:
         assert (row.refused or "").startswith(f"overlay: over: {file}: is not kept: it is ignored, or in none of environment/, ")
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"tasks": "unknown.txt"}, "tasks (unknown.txt): no task is called nobody"),
-        ({"tasks": "none.txt"}, "none.txt: cannot be read"),
-        ({"select": {"kind": 1}}, "select.kind: no task has this field"),
-        ({"select": {"name": "x*"}}, "select: no task is selected"),
-        *(({"index": [{"metadata": [name]}]}, f"metadata.{name} is no scalar") for name in ("list", "nan", "inf", "large")),
-        ({"index": ["gone.json"]}, "data/gone.json: cannot be read"),
-        ({"index": ["../x.json"]}, "must stay inside the dataset"),
-        ({"dataset": "nowhere"}, "nowhere: no such directory"),
-        ({"dataset": "empty"}, "empty: holds no task"),
-    ],
-)
-def test_what_cannot_be_selected(make_task: MakeTask, tmp_path: Path, cache: HarborCache, more: dict[str, Any], words: str) -> None:
-    make_task("t", {"task.toml": "[metadata]\nlist = [1]\nnan = nan\ninf = -inf\nlarge = 1e999\n"}, tmp_path / "data")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "unknown.txt").write_text("nobody\n")
-    with pytest.raises(ConfigError) as caught:
-        fetch(options(**more), tmp_path, cache)
-    assert words in str(caught.value)
-
-
-def test_ids_of_indexes_and_single_tasks(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
-    data = make_dataset(make_task, tmp_path, 2)
-    make_task("deep", root=data / "group")
-    assert [row.name for row in fetch(options(), tmp_path, cache).lock.tasks] == ["group/deep", "task-0", "task-1"]
-    (data / "task-index.json").write_text('{"one": {"task_path": "task-1", "kind": "a"}}')
-    (row,) = fetch(options(), tmp_path, cache).lock.tasks
-    assert (row.name, row.source_path, row.index) == ("one", "task-1", {"kind": "a"})
-    (data / "registry.json").write_text('[{"name": "d", "version": "1", "tasks": [{"name": "reg", "path": "task-0"}]}]')
-    assert [row.name for row in fetch(options(), tmp_path, cache).lock.tasks] == ["reg"]
-    make_task("single", {"task.toml": '[task]\nname = "org/single"\n'}, tmp_path)
-    assert [row.name for row in fetch(options(dataset="single"), tmp_path, cache).lock.tasks] == ["org/single"]
-
-
-@pytest.mark.parametrize("path", ["/etc", "../x", "a/../../x"])
-def test_paths_of_indexes_stay_inside(make_task: MakeTask, tmp_path: Path, cache: HarborCache, path: str) -> None:
-    data = make_dataset(make_task, tmp_path, 1)
-    (data / "task-index.json").write_text(f'{{"one": {{"task_path": "{path}"}}}}')
-    with pytest.raises(ConfigError, match="must stay inside the dataset"):
-        fetch(options(), tmp_path, cache)
 
 
 def test_a_source_that_changes_while_it_is_copied(
@@ -476,25 +336,6 @@ def test_an_overlay_that_no_task_matches_is_warned_of(make_task: MakeTask, tmp_p
     ]
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ({"tasks": "l.json"}, "l.json: is not JSON: Expecting value"),
-        ({"tasks": "l.toml"}, "l.toml: is not TOML: "),
-    ],
-)
-def test_lists_of_another_form(make_task: MakeTask, tmp_path: Path, cache: HarborCache, more: dict[str, Any], told: str) -> None:
-    make_task("t", root=tmp_path / "data")
-    for name in ("l.json", "l.toml", "l.yaml"):
-        (tmp_path / name).write_text("train: [t]\n")
-    with pytest.raises(ConfigError) as caught:
-        fetch(options(**more), tmp_path, cache)
-    assert told in str(caught.value)
-    assert "tasks takes TOML from a file whose name ends in .toml, else JSON" in str(caught.value)
-    with pytest.raises(ConfigError, match=r"l\.yaml: is not JSON: .* \(splits takes TOML from a file whose name"):
-        split_lock(fetch(options(), tmp_path, cache).lock, options(splits="l.yaml"), tmp_path)
-
-
 @pytest.mark.parametrize("place", ["/proc/x.lock.json", "/proc/y/x.lock.json", "file/x.lock.json", f"{'n' * 255}.lock.json"])
 def test_a_lock_at_a_place_that_takes_no_file(make_task: MakeTask, tmp_path: Path, cache: HarborCache, place: str) -> None:
     make_task("t", root=tmp_path / "data")
@@ -504,84 +345,3 @@ def test_a_lock_at_a_place_that_takes_no_file(make_task: MakeTask, tmp_path: Pat
     (problem,) = caught.value.problems
     assert problem.key == "lock" and problem.rule.startswith("cannot be written: ") and ".partial" not in str(problem)
     assert problem.advice == "name a place that takes files, or leave lock out"
-
-
-def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
-    make_dataset(make_task, tmp_path, 2)
-    make_task("bad", {"instruction.md": None}, tmp_path / "data")
-    lock = fetch(options(), tmp_path, cache).lock
-    (tmp_path / "splits.toml").write_text('train = ["task-1"]\neval = ["task-0"]\n')
-    splits = split_lock(lock, options(splits="splits.toml"), tmp_path)
-    assert splits.ids("eval") == ("task-0",)
-    with pytest.raises(ConfigError, match="known here: eval, train"):
-        splits.ids("test")
-    assert split_lock(lock, options(), tmp_path).ids("anything") == ("task-0", "task-1")
-    (tmp_path / "splits.json").write_text('{"train": ["task-9", "bad"]}')
-    with pytest.raises(ConfigError) as caught:
-        split_lock(lock, options(splits="splits.json"), tmp_path)
-    assert len(caught.value.problems) == 2
-
-
-LOCK = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (LockRow("é", "sha256:" + "0" * 64, "t"),))
-ROW = LOCK.to_bytes().decode().splitlines()[-3]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda text: text[:-10], "is no lock"),
-        (lambda text: text.replace('"version": 1', '"version": 2'), "version: must be 1, got 2"),
-        (lambda text: text.replace("harbor-packager-v1", "other"), "hash_rule: must be harbor-packager-v1"),
-        (lambda text: text.replace("platoon-compose-v1", "other"), "compose_rule: must be platoon-compose-v1, got other"),
-        (lambda text: text.replace('"tasks": [', '"tasks": [1,'), "is no lock"),
-        (lambda text: "[]", "is no lock: it holds no mapping"),
-        (lambda text: "null", "is no lock: it holds no mapping"),
-        (lambda text: text.replace('"tasks": [', '"tasks": 5, "x": ['), "is no lock: its tasks are no list of mappings"),
-        (lambda text: text.replace('"inputs"', '"input"'), "is no lock: it has no inputs"),
-        (lambda text: text.replace(ROW, f"{ROW},\n{ROW}"), "lists task é twice"),
-        (lambda text: text.replace('"refused":null', '"refused":5'), "a value of task é is of another type"),
-        (lambda text: text.replace('"flags":{}', '"flags":[]'), "a value of task é is of another type"),
-        (lambda text: text.replace('"source": {}', '"source": []'), "a key of its head is of another type"),
-        (lambda text: "[" * 10_000, "is no lock"),
-    ],
-)
-def test_locks_that_cannot_be_read(change: Callable[[str], str], words: str) -> None:
-    text = change(LOCK.to_bytes().decode())
-    assert text != LOCK.to_bytes().decode()
-    with pytest.raises(ConfigError, match="fetch the dataset again") as caught:
-        HarborLock.from_bytes(text.encode(), "lock")
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        ('"path":"tasks/', '"path":"../../../../etc/', 'task é: path: locked "../../../../etc/0'),
-        ('"source_path":"t"', '"source_path":"u"', 'task é: source_path: locked "u", now "t"'),
-        ('"flags":{}', '"flags":{},"more":1', "task é: more: locked 1, now nothing"),
-        ('"dataset": "d"', '"dataset": "e"', 'dataset: locked "e", now "d"'),
-        ('"version": 1', '"version": 1,\n "more": 2', "more: locked 2, now nothing"),
-        ('"plans": {}', '"plans": {"sha256:0": {}}', "plans.sha256:0: locked {}, now nothing"),
-    ],
-)
-def test_every_byte_of_a_lock_counts(before: str, after: str, told: str) -> None:
-    text = LOCK.to_bytes().decode()
-    assert before in text
-    assert str(first_difference(text.replace(before, after).encode(), LOCK)).startswith(told)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text.replace(ROW, f"{ROW},\n{ROW}"),
-        lambda text: text.replace('"index":{}', '"index":{},"index":{}'),
-        lambda text: text.replace(" ", ""),
-        lambda text: f"{text}\n",
-        lambda text: text.replace("\n", "\r\n"),
-    ],
-)
-def test_the_same_values_in_another_form_differ(change: Callable[[str], str]) -> None:
-    found = first_difference(change(LOCK.to_bytes().decode()).encode(), LOCK)
-    assert found is not None
-    assert found.key.startswith("line ")
-    assert first_difference(LOCK.to_bytes(), LOCK) is None

@@ -25,11 +25,6 @@ SECRET = "of the host alone\n"
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> HarborCache:
-    return HarborCache(tmp_path / "cache" / "harbor")
-
-
-@pytest.fixture
 def data(tmp_path: Path, make_task: MakeTask) -> Path:
     (tmp_path / "secret").write_text(SECRET)
     (tmp_path / "secrets").mkdir()

@@ -43,6 +43,14 @@ class Fetching:
         return fetch(HarborOptions.parse(options), self.base, self.cache, update=update, tools=tools)
 
 
+def objects(fetching: Fetching) -> set[str]:
+    """Ids of all blobs that the only store has."""
+    (store,) = (fetching.cache.root / "git").iterdir()
+    repository = Repository(store)
+    listed = repository.git("cat-file", "--batch-check", "--batch-all-objects")
+    return {line.split()[0] for line in listed.splitlines() if line.split()[1] == "blob"}
+
+
 @pytest.fixture
 def fetching(tmp_path: Path) -> Fetching:
     base = tmp_path / "config"
