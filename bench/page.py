@@ -44,18 +44,10 @@ the ratio is near 0.6. On a virtual machine that gives freed pages back to its h
 seconds costs milliseconds: a busy one (rounds far apart) adds up to 0.2 s to whatever allocates a hundred megabytes.
 """
 
-DRAWS = """
-Of 1.3 ms the posteriors take 0.5 and the draw 0.7. The posteriors check every number, which the peer leaves out, and sum in the
-order of the tasks. The draw samples two Gammas for each of 4,096 tasks, from a stream of the task's own, so that it depends on no
-other task, and by functions of the `libm` crate, so that a key draws the same on every machine; numpy draws all from one stream
-with the machine's functions. In a process that freed no large arrays before, numpy's temporaries are page faults: the ratio is 0.6.
-"""
-
 # By heading, which the bound of a peer names.
 SECTIONS = {
     "What bounds the reading of layers": LAYERS,
     "What bounds the row kernels": ROWS,
-    "What bounds a task draw": DRAWS,
 }
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.case import Bound, Case, Peer
+from bench.case import Case, Peer
 from platoon.rows import task_statistics as statistics
 
-SECTION = "What bounds a task draw"
 TASKS, ENTRIES, GROUP_SIZE, DRAW_LIMIT_MS = 100_000, 4, 8, 5.0
 
 
@@ -42,7 +41,6 @@ def cases(scale: float) -> list[Case]:
                     lambda: decided_with_numpy(generator, evidence, entry, is_eligible),
                     1.0,
                     small_limit=3.3,
-                    bound=Bound(SECTION, 1.4),
                 ),
             ),
         ),

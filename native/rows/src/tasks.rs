@@ -85,7 +85,8 @@ pub fn posteriors(
     check_evidence(&evidence)?;
     let tasks = evidence.version.len();
     check_length("entry_of_task", entry_of_task.len(), tasks)?;
-    if entry_of_task.iter().max().is_some_and(|&entry| entry as usize >= entry_count) {
+    let largest = entry_of_task.iter().fold(0, |largest, &entry| entry.max(largest));
+    if tasks > 0 && largest as usize >= entry_count {
         let index = entry_of_task.iter().position(|&entry| entry as usize >= entry_count).unwrap_or(0);
         return Err(RowsError::value(
             "entry_of_task",
@@ -234,21 +235,12 @@ pub(crate) fn check_group_size(size: u32) -> Result<(), RowsError> {
 pub(crate) fn check_parameters(alpha: &[f64], beta: &[f64]) -> Result<(), RowsError> {
     check_length("beta", beta.len(), alpha.len())?;
     for (column, values) in [("alpha", alpha), ("beta", beta)] {
-        if let Some(index) = first_other(values, |value| value > 0.0 && value.is_finite()) {
-            return Err(RowsError::value(column, index, values[index], "must be a positive number"));
+        // One less than the bits of a zero are all set.
+        if has_sign(values, |bits| suspect(bits) | bits.wrapping_sub(1)) {
+            check_each(column, values, |value| value > 0.0, "must be a positive number")?;
         }
     }
     Ok(())
-}
-
-/// Where the first value is that is not fine. All are judged before one is looked for: a loop without an exit is vectorised.
-fn first_other(values: &[f64], is_fine: impl Fn(f64) -> bool) -> Option<usize> {
-    let all = values.iter().fold(true, |all, &value| all & is_fine(value));
-    if all {
-        None
-    } else {
-        values.iter().position(|&value| !is_fine(value))
-    }
 }
 
 fn check_evidence(evidence: &Evidence<'_>) -> Result<(), RowsError> {
@@ -256,11 +248,35 @@ fn check_evidence(evidence: &Evidence<'_>) -> Result<(), RowsError> {
     check_length("passes", evidence.passes.len(), tasks)?;
     check_length("failures", evidence.failures.len(), tasks)?;
     for (column, values) in [("passes", evidence.passes), ("failures", evidence.failures)] {
-        if let Some(index) = first_other(values, |value| value >= 0.0 && value.is_finite()) {
-            return Err(RowsError::value(column, index, values[index], "must be 0 or more"));
+        if has_sign(values, suspect) {
+            check_each(column, values, |value| value >= 0.0, "must be 0 or more")?;
         }
     }
     Ok(())
+}
+
+/// Whether any of the words that are made of the bits of the values has its highest bit set: in whole words, and without an exit, so
+/// that the loop is vectorised.
+fn has_sign(values: &[f64], word: impl Fn(u64) -> u64) -> bool {
+    values.iter().fold(0, |seen, value| seen | word(value.to_bits())) >> 63 != 0
+}
+
+/// A word with its highest bit set for a number below 0, -0, an infinity, and what is no number: the sign, or a carry into it out of an
+/// exponent that is all ones.
+fn suspect(bits: u64) -> u64 {
+    bits | bits.wrapping_add(1 << 52)
+}
+
+fn check_each(
+    column: &'static str,
+    values: &[f64],
+    is_fine: impl Fn(f64) -> bool,
+    rule: &'static str,
+) -> Result<(), RowsError> {
+    match values.iter().position(|&value| !(is_fine(value) && value.is_finite())) {
+        Some(index) => Err(RowsError::value(column, index, values[index], rule)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -290,6 +306,29 @@ mod tests {
         assert_eq!((seen.alpha[0], seen.beta[1]), (3.0 + 2.0 * (4.0 / 6.0), 2.0 * (1.0 - 4.0 / 6.0)));
         let later = posteriors(evidence, &[0, 0], 1, 39).unwrap();
         assert_eq!(later.entry_rate, [2.5 / 4.0]);
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused_wherever_they_stand() {
+        let bad = [-1.0, -f64::MIN_POSITIVE, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -f64::NAN, f64::MIN, -5e-324];
+        for (place, value) in (0..9).flat_map(|place| bad.map(|value| (place, value))) {
+            let mut column = [1.0; 9];
+            column[place] = value;
+            let (fine, version) = ([1.0; 9], [0; 9]);
+            for evidence in [
+                Evidence { passes: &column, failures: &fine, version: &version },
+                Evidence { passes: &fine, failures: &column, version: &version },
+            ] {
+                assert!(posteriors(evidence, &[0; 9], 1, 0).is_err(), "{value} at {place}");
+            }
+            assert!(outlook(&column, &fine, 1).is_err() && outlook(&fine, &column, 1).is_err(), "{value} at {place}");
+        }
+        for zero in [0.0, -0.0] {
+            let evidence = Evidence { passes: &[zero], failures: &[f64::MAX], version: &[0] };
+            assert!(posteriors(evidence, &[0], 1, 0).is_ok());
+            assert!(outlook(&[zero], &[1.0], 1).is_err() && outlook(&[1.0], &[zero], 1).is_err());
+        }
+        assert!(outlook(&[5e-324], &[f64::MAX], 1).is_ok());
     }
 
     #[test]
