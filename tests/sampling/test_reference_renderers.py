@@ -104,5 +104,5 @@ def test_renderers_that_there_are():
 
 
 def test_a_setting_that_a_renderer_has_not():
-    with pytest.raises(ConfigError, match="^renderer_kwargs.strip_thinkin: .*did you mean strip_thinking"):
+    with pytest.raises(ConfigError, match=r"^renderer_kwargs\.strip_thinkin: .*did you mean strip_thinking"):
         build_renderer(ModelSpec("m", "qwen3_instruct", {"strip_thinkin": True}), TOY_TOKENIZER_DIR)
