@@ -21,14 +21,15 @@ def prepare(
 ) -> None:
     """Make the inputs of every run and evaluation of a recipe, or of one configuration: below results/ of this folder.
 
-    A recipe goes through the workflow, which gets the options that are not ours. A configuration alone is made in this process.
+    A recipe goes through the workflow, which gets the options that are not ours. The inputs of a configuration alone are made in
+    this process, in results/PATH.inputs, for `--inputs` of train and eval.
     """
     from platoon.config.load import load
     from platoon.host.console import Console
-    from platoon.pipeline.check import check_recipe
+    from platoon.pipeline.check import check_config, check_recipe
     from platoon.pipeline.inputs import build_inputs
-    from platoon.pipeline.kinds import is_recipe, kind_of
-    from platoon.pipeline.layout import EVALUATION_PREFIX, inputs_of
+    from platoon.pipeline.kinds import is_recipe
+    from platoon.pipeline.layout import inputs_of_config
     from platoon.pipeline.prepare import prepare as run_workflow
     from platoon.site import load_site
 
@@ -41,7 +42,7 @@ def prepare(
         if extra or dry_run:
             given = [*(["--dry-run"] if dry_run else []), *extra]
             raise click.UsageError(f"{' '.join(given)}: options of the workflow, which only a recipe goes through")
-        unit = f"{EVALUATION_PREFIX if kind_of(values, config) == 'evaluation' else ''}{config.stem}"
-        directory = inputs_of(Path("results"), unit)
+        check_config(config, site, console)
+        directory = inputs_of_config(Path("results"), config)
         build_inputs(config, directory, site, console)
         console.say(f"ready: {directory}")

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platoon.config.text import quoted
-from platoon.errors import ConfigError, Problem, ServiceError
+from platoon.errors import ConfigError, ServiceError
 from platoon.host.imports import begin_import
 from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
@@ -66,11 +65,10 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
 
 def refuse_unknown_base(spec: ModelSpec, key: str = "inference.model_name") -> None:
     """Raises ConfigError for a base model that the embedded service does not have. key: what named it."""
-    from platoon.local.bases import all_bases
+    from platoon.train.trainer.renderers import unknown_base
 
-    if spec.model_name not in all_bases():
-        rule = f"the embedded service has no base model {quoted(spec.model_name)}"
-        raise ConfigError(Problem(rule, key=key, advice=f"there is: {', '.join(all_bases())}"))
+    if (problem := unknown_base(spec, key)) is not None:
+        raise ConfigError(problem)
 
 
 @asynccontextmanager

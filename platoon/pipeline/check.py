@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,20 +20,19 @@ from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
 from platoon.pipeline.datasets import of_entry
-from platoon.pipeline.early import raw_entries
+from platoon.pipeline.early import raw_entries, raw_harbor_options
 from platoon.pipeline.entries import based, harness_problems
 from platoon.pipeline.kinds import Kind, is_recipe, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
-from platoon.pipeline.recipe import Recipe, config_key, missing_configs, read_named, read_recipe
-from platoon.pipeline.resolve import ResolvedConfig, try_resolve
+from platoon.pipeline.models import model_problems
+from platoon.pipeline.providers import provider_key
+from platoon.pipeline.recipe import Recipe, config_key, raw_units, read_named, read_recipe
+from platoon.pipeline.resolve import ResolvedConfig, relative_paths, try_resolve
 from platoon.pipeline.sources import HARBOR, is_spec
-from platoon.sampling.model_spec import ModelSpec
 from platoon.site import Site
 from platoon.train.config_defs.entries import EnvironmentConfig
 from platoon.train.config_defs.run import RunConfig
-from platoon.train.policy.spec import MAIN
-from platoon.train.trainer.renderers import early_renderers, section_of
 
 
 def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
@@ -46,17 +46,19 @@ def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False)
 
 def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Recipe:
     """The recipe when it and every configuration it names are whole. Raises ConfigError with every problem of all of them."""
+    problems: dict[Problem, None] = {}
+    recipe: Recipe | None = None
     try:
         recipe = read_recipe(path)
     except ConfigError as error:
-        raise ConfigError([*error.problems, *missing_configs(path, load(path).values)]) from None
+        problems |= dict.fromkeys(error.problems)
+    units = recipe.units if recipe is not None else dict(raw_units(load(path).values))
 
     def check(file: Path) -> Kind:
         return check_config(file, site, console, tasks=tasks)
 
-    problems: dict[Problem, None] = {}
     checked: dict[str, Kind] = {}
-    for unit, config in recipe.units.items():
+    for unit, config in units.items():
         kind = checked.get(config) or read_named(path, unit, config, check, problems)
         wanted: Kind = "evaluation" if unit.startswith(EVALUATION_PREFIX) else "train"
         if kind is not None and kind != wanted:
@@ -64,7 +66,7 @@ def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = Fals
             problems[Problem(rule, key=config_key(unit), file=str(path))] = None
         if kind is not None:
             checked[config] = kind
-    if problems:
+    if problems or recipe is None:
         raise ConfigError(problems)
     return recipe
 
@@ -93,45 +95,36 @@ def _harnesses_of_parts(loaded: LoadedConfig, kind: Kind) -> Iterator[Problem]:
             yield replace(problem, file=loaded.file_of(tuple(problem.key.split("."))))
 
 
-def _renderers(resolved: ResolvedConfig, path: Path) -> Iterator[Problem]:
-    """Renderers and embedded models that are none; of a model that only its service knows, the settings."""
-    model = model_of(resolved.kind).model_validate_json(json.dumps(resolved.values))
-    assert isinstance(model, RunConfig | EvaluationConfig)
-    try:
-        early_renderers(_models(model))
-    except ConfigError as error:
-        for problem in error.problems:
-            rule = f"{problem.file}: {problem.rule}" if problem.file else problem.rule
-            yield Problem(rule, problem.key, str(path), problem.advice)
+def _dataset_problems(loaded: LoadedConfig, told: list[Problem], site: Site) -> Iterator[Problem]:
+    """Datasets that list no task or cannot be listed, and files they are asked for with; no task is read for it.
 
-
-def _models(config: RunConfig | EvaluationConfig) -> dict[str, ModelSpec]:
-    """What is sampled, by section."""
-    if isinstance(config, EvaluationConfig):
-        return {"inference": config.model_spec()}
-    read = config.agents.sampled if config.trainer == "rl" else {MAIN}
-    return {section_of(policy): config.model_spec(policy) for policy in sorted(read, key=lambda policy: policy != MAIN)}
-
-
-def _dataset_problems(resolved: ResolvedConfig, path: Path, site: Site) -> Iterator[Problem]:
-    """Datasets that list no task or cannot be listed, and files they are asked for with; no task is read for it."""
-    for number, _, entry in resolved.harbor_entries():
+    told: what is wrong with the values already; an entry whose options are at fault is left out.
+    """
+    values = deepcopy(loaded.values)
+    relative_paths(values, loaded)
+    for number, given in raw_harbor_options(values):
         key = f"environments.{number}.service_kwargs"
-        options = HarborOptions.parse(entry["service_kwargs"], key=key, file=str(path))
-        if not options.is_fetched:
+        if any(problem.key.startswith(f"{key}.") and problem.key != provider_key(number) for problem in told):
             continue
         try:
+            options = HarborOptions.parse(given, key=key)
+        except ConfigError:
+            continue
+        if not options.is_fetched:
+            continue
+        named = f"{key}.{'dataset' if options.dataset is not None else 'adapter'}"
+        try:
             # Overlays, allowlists, registry files; of what is elsewhere nothing is known before it is fetched.
-            request = read_request(options, path.parent, HarborCache(site.harbor_cache))
+            request = read_request(options, loaded.path.parent, HarborCache(site.harbor_cache))
             fields = _index_fields(request)
         except ConfigError as error:
             for problem in error.problems:
                 where = f"{problem.file}/{problem.key}" if problem.key else problem.file
-                named = "dataset" if options.dataset is not None else "adapter"
-                yield Problem(f"{where}: {problem.rule}", key=f"{key}.{named}", file=str(path), advice=problem.advice)
+                yield Problem(f"{where}: {problem.rule}", named, loaded.file_of(tuple(named.split("."))), problem.advice)
         else:
             if options.holdout is not None and fields is not None:
-                yield from of_entry(unknown_fields(options.holdout, fields), number, str(path))
+                file = loaded.file_of(("environments", str(number), "service_kwargs", "holdout"))
+                yield from of_entry(unknown_fields(options.holdout, fields), number, file)
 
 
 def _index_fields(request: Request) -> set[str] | None:
@@ -152,10 +145,10 @@ def check_config(path: Path, site: Site, console: Console, *, tasks: bool = Fals
     """The kind of a configuration that is whole. Raises ConfigError."""
     loaded = load(path)
     kind = kind_of(loaded.values, path)
-    resolved, problems = try_resolve(path, site)
-    if resolved is None:
-        raise ConfigError([*problems, *_harnesses_of_parts(loaded, kind)])
-    if found := [*problems, *_harnesses(resolved, path), *_renderers(resolved, path), *_dataset_problems(resolved, path, site)]:
+    resolved, found = try_resolve(path, site)
+    harnesses = _harnesses(resolved, path) if resolved is not None else _harnesses_of_parts(loaded, kind)
+    found += [*harnesses, *model_problems(loaded, kind, found), *_dataset_problems(loaded, found, site)]
+    if found or resolved is None:
         raise ConfigError(found)
     if tasks:
         lock_datasets(resolved, path.parent, site, console)

@@ -139,16 +139,14 @@ def read_named(recipe: Path, unit: str, config: str, read: Callable[[Path], T], 
         return None
 
 
-def missing_configs(path: Path, values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Configurations that a recipe names and that are not there, whatever else is wrong with it. values: as they were loaded."""
-    for section in ("runs", "evaluations"):
+def raw_units(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The units of a recipe that is not whole, each with the configuration it names. values: as they were loaded."""
+    for section, prefix in (("runs", ""), ("evaluations", EVALUATION_PREFIX)):
         entries = values.get(section)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
             config = entry.get("config") if isinstance(entry, dict) else None
-            if not isinstance(config, str) or not config or not config.isprintable():
-                continue
-            if (fault := path_fault(path.parent / config, "file")) is not None:
-                yield _no_config(path, config, f"{section}.{printable(name)}.config", fault)
+            if isinstance(config, str) and config and config.isprintable():
+                yield f"{prefix}{printable(name)}", config
 
 
 def _no_config(path: Path, config: str, key: str, fault: str) -> Problem:

@@ -92,11 +92,12 @@ def test_faults_of_configurations_are_told_before_anything_runs(
 
 
 def test_one_configuration(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path) -> None:
-    root = make_recipe()
-    code, lines = prepare(root / "configs/rl.yaml")
+    config = make_recipe() / "configs/rl.yaml"
+    code, lines = prepare(config)
     assert code == 0, lines
-    assert lines[-1] == "ready: results/rl/inputs"
-    assert (tmp_path / "somewhere else/results/rl/inputs/image_map.json").is_file()
+    made = Path("results/outside", *config.parts[1:-1], "rl.yaml.inputs")
+    assert lines[-1] == f"ready: {made}"
+    assert (tmp_path / "somewhere else" / made / "image_map.json").is_file()
 
 
 def test_profiles(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]]) -> None:

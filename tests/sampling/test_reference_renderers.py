@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from platoon.errors import ConfigError
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import RenderRequest
-from platoon.sampling.renderers.build import build_renderer
+from platoon.sampling.renderers.build import build_renderer, check_settings
 from platoon.testing import TOY_TOKENIZER_DIR, tool_call, toy_renderer, toy_tokenizer
 
 # The reference packages warn about themselves.
@@ -77,3 +79,30 @@ def test_a_cookbook_renderer_extends_its_prompts(cookbook):
 def test_names_and_settings_are_checked(name, kwargs, told):
     with pytest.raises(ConfigError, match=told):
         build_renderer(ModelSpec("platoon/toy", name, kwargs), TOY_TOKENIZER_DIR)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("qwen3_instrukt", "did you mean qwen3_instruct?"),
+        ("chat_templat", "did you mean chat_template?"),
+        ("zzz", "known here: chat_template, deepseekv3, "),
+    ],
+)
+def test_a_renderer_that_there_is_not(name, advice):
+    """Known without a tokenizer too, as of a model that only its service knows."""
+    spec = ModelSpec("served/elsewhere", name)
+    for judge in (check_settings, lambda spec: build_renderer(spec, TOY_TOKENIZER_DIR)):
+        with pytest.raises(ConfigError, match=f"^renderer_name: no renderer is called '{name}' [(]{re.escape(advice)}"):
+            judge(spec)
+
+
+def test_renderers_that_there_are():
+    """Of the cookbook's, those that cannot be built without a tokenizer are still no unknown ones."""
+    for name in ("chat_template", "qwen3_instruct", "kimi_k25", "deepseekv3", "tml_v0"):
+        check_settings(ModelSpec("served/elsewhere", name))
+
+
+def test_a_setting_that_a_renderer_has_not():
+    with pytest.raises(ConfigError, match=r"^renderer_kwargs\.strip_thinkin: .*did you mean strip_thinking"):
+        build_renderer(ModelSpec("m", "qwen3_instruct", {"strip_thinkin": True}), TOY_TOKENIZER_DIR)

@@ -6,10 +6,8 @@ from pathlib import Path
 
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.renderer import Renderer
-from platoon.sampling.renderers.chat_template import ChatTemplateRenderer, ChatTemplateSettings
+from platoon.sampling.renderers.chat_template import CHAT_TEMPLATE, ChatTemplateRenderer, ChatTemplateSettings
 from platoon.sampling.renderers.tokenizer import load_tokenizer
-
-CHAT_TEMPLATE = "chat_template"
 
 
 def build_renderer(spec: ModelSpec, tokenizer_dir: Path | str) -> Renderer:
@@ -26,6 +24,10 @@ def build_renderer(spec: ModelSpec, tokenizer_dir: Path | str) -> Renderer:
 
 
 def check_settings(spec: ModelSpec) -> None:
-    """What can be said of a renderer without its tokenizer. Raises ConfigError for a setting that is none."""
+    """What can be said of a renderer without its tokenizer. Raises ConfigError for a name or a setting that is none."""
     if spec.renderer_name == CHAT_TEMPLATE:
         ChatTemplateSettings.from_kwargs(spec.renderer_kwargs)
+        return
+    from platoon.sampling.renderers.cookbook import refuse_unknown
+
+    refuse_unknown(spec.renderer_name)

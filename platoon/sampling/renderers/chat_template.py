@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from platoon.config.text import printable
+from platoon.config.model import unknown_keys
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.parsers.choose import choose_parser, probe_tools, probe_turn
 from platoon.sampling.parsers.reasoning import THINK_TAGS, ReasoningTags
@@ -29,6 +29,7 @@ from platoon.sampling.renderers.tokenizer import TokenizerFiles
 from platoon.sampling.sampler import StopReason
 
 log = logging.getLogger(__name__)
+CHAT_TEMPLATE = "chat_template"
 TAIL_TOKENS = 16
 BATCH_CHARACTERS = 64 * 1024
 BUG_LOG_EVERY = 1000
@@ -52,19 +53,16 @@ class ChatTemplateSettings:
     @classmethod
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> ChatTemplateSettings:
         """Raises ConfigError for keys that are no settings, and for values that are none."""
-        problems = [Problem(rule, key=f"renderer_kwargs.{printable(str(key))}") for key, rule in _wrong_settings(kwargs)]
-        if problems:
+        wrong = [Problem(rule, key=f"renderer_kwargs.{key}") for key, rule in _wrong_settings(kwargs)]
+        if problems := [*unknown_keys(kwargs, cls.__dataclass_fields__, "renderer_kwargs"), *wrong]:
             raise ConfigError(problems)
         tags = kwargs.get("reasoning_tags", "auto")
         return cls(**kwargs if isinstance(tags, str) else {**kwargs, "reasoning_tags": tuple(tags)})
 
 
 def _wrong_settings(kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    known = ChatTemplateSettings.__dataclass_fields__
     for key, value in kwargs.items():
-        if key not in known:
-            yield key, f"is none of {', '.join(sorted(known))}"
-        elif key in ("enable_thinking", "preserve_thinking") and not isinstance(value, bool | None):
+        if key in ("enable_thinking", "preserve_thinking") and not isinstance(value, bool | None):
             yield key, "must be true, false or null"
         elif key == "reasoning_effort" and not isinstance(value, str | None):
             yield key, "must be text or null"

@@ -7,19 +7,43 @@ Tool specs are merged into the first system message, as the cookbook's own tools
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from platoon.config.text import quoted, short_path
+from platoon.config.model import nearest
+from platoon.config.text import printable, quoted, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.sampling.model_spec import ModelSpec
 from platoon.sampling.parsers.result import ParsedToolCall, UnparsedCall
 from platoon.sampling.renderer import ParsedReply, RenderError, RenderRequest, TokenArray
+from platoon.sampling.renderers.chat_template import CHAT_TEMPLATE
 from platoon.sampling.renderers.messages import clean_messages
 from platoon.sampling.sampler import StopReason
+
+
+def refuse_unknown(name: str) -> None:
+    """Raises ConfigError for a renderer that the cookbook does not have, and without the cookbook. Needs no tokenizer."""
+    try:
+        from tinker_cookbook import renderers
+        from tinker_cookbook.exceptions import RendererError
+    except ImportError as error:
+        rule = f"{quoted(name)} is a renderer of tinker-cookbook, which is not installed: {error}"
+        raise ConfigError(Problem(rule, key="renderer_name", advice="install platoon[tinker], or use chat_template")) from error
+    nothing: Any = None
+    try:
+        renderers.get_renderer(name, nothing)
+    except RendererError as error:
+        if str(error).startswith("Unknown renderer"):
+            # The one list that the cookbook keeps of its own.
+            known = re.findall(r'``"(\w+)"``', renderers.get_renderer.__doc__ or "")
+            advice = nearest(name, {CHAT_TEMPLATE, *known, *renderers.get_registered_renderer_names()})
+            raise ConfigError(Problem(f"no renderer is called {quoted(name)}", key="renderer_name", advice=advice)) from error
+    except Exception:  # noqa: S110  because a renderer that there is misses its tokenizer, each in a way of its own
+        pass
 
 
 class CookbookRenderer:
@@ -36,15 +60,13 @@ class CookbookRenderer:
     @classmethod
     def build(cls, spec: ModelSpec, tokenizer: str) -> CookbookRenderer:
         """tokenizer: a directory or a model name. Raises ConfigError for an unknown name or setting, or a missing package."""
-        try:
-            from tinker_cookbook import renderers, tokenizer_utils
-        except ImportError as error:
-            rule = f"{quoted(spec.renderer_name)} is a renderer of tinker-cookbook, which is not installed: {error}"
-            raise ConfigError(Problem(rule, key="renderer_name", advice="install platoon[tinker], or use chat_template")) from error
+        refuse_unknown(spec.renderer_name)
+        from tinker_cookbook import renderers, tokenizer_utils
+
         try:
             loaded = tokenizer_utils.get_tokenizer(tokenizer)
             inner = renderers.get_renderer(spec.renderer_name, loaded, model_name=spec.model_name)
-        except Exception as error:  # because the cookbook and transformers raise many classes for a wrong name
+        except Exception as error:  # because the cookbook and transformers raise many classes for a wrong model
             reason = str(error).replace(spec.renderer_name, short_path(spec.renderer_name))
             advice = "chat_template renders with the model's own template"
             raise ConfigError(
@@ -53,7 +75,8 @@ class CookbookRenderer:
         for name, value in spec.renderer_kwargs.items():
             if not hasattr(inner, name):
                 rule = f"renderer {short_path(spec.renderer_name)} has no such setting"
-                raise ConfigError(Problem(rule, key=f"renderer_kwargs.{name}"))
+                known = [setting for setting in vars(inner) if not setting.startswith("_")]
+                raise ConfigError(Problem(rule, key=f"renderer_kwargs.{printable(name)}", advice=nearest(name, known)))
             setattr(inner, name, value)
         return cls(inner, loaded)
 

@@ -82,29 +82,56 @@ def tokenizer_directory(name: str) -> Path:
         raise ConfigError(Problem(rule, key="train.model_name", advice="use a model that is in reach, or a directory")) from error
 
 
+def unknown_base(model: ModelSpec, key: str = "model_name") -> Problem | None:
+    """Why the embedded service does not have a base model; None when it has it. key: what named it."""
+    from platoon.local.bases import all_bases
+
+    if model.model_name in all_bases():
+        return None
+    rule = f"the embedded service has no base model {quoted(model.model_name)}"
+    return Problem(rule, key=key, advice=f"there is: {', '.join(all_bases())}")
+
+
 def _early(model: ModelSpec) -> Renderer | None:
-    """None where only the service knows the tokenizer: then the settings alone are checked."""
+    """None where only the service knows the tokenizer: then model and settings are checked, each by itself.
+
+    So they are where one of them has no name yet: an empty one is not judged.
+    """
     from platoon.sampling.renderers.build import build_renderer, check_settings
 
+    problems: list[Problem] = []
+    for check, name in ((_check_base, model.model_name), (check_settings, model.renderer_name)):
+        try:
+            if name:
+                check(model)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    if not (model.model_name and model.renderer_name):
+        return None
     if base_url(model) == LOCAL:
-        from platoon.local.bases import all_bases
+        from platoon.local.bases import find_base
 
-        if (base := all_bases().get(model.model_name)) is None:
-            rule = f"the embedded service has no base model {quoted(model.model_name)}"
-            raise ConfigError(Problem(rule, key="model_name", advice=f"there is: {', '.join(all_bases())}"))
-        _refuse_large_window(model, base.shape.max_context)
         with TemporaryDirectory(prefix="platoon-tokenizer-") as directory:
-            renderer = build_renderer(model, base.write_directory(Path(directory)))
+            renderer = build_renderer(model, find_base(model.model_name).write_directory(Path(directory)))
     elif Path(model.model_name).is_dir():
         renderer = build_renderer(model, model.model_name)
     else:
-        check_settings(model)
         return None
     refuse_small_window(model, renderer)
     return renderer
 
 
-def _refuse_large_window(model: ModelSpec, most: int) -> None:
+def _check_base(model: ModelSpec) -> None:
+    """Raises ConfigError for a base model that the embedded service does not have, and for a window that it has not."""
+    if base_url(model) != LOCAL:
+        return
+    if (problem := unknown_base(model)) is not None:
+        raise ConfigError(problem)
+    from platoon.local.bases import find_base
+
+    most = find_base(model.model_name).shape.max_context
     if (model.context_window_length or 0) > most:
         rule = f"the embedded service's {model.model_name} takes at most {most} tokens, prompt and reply together"
         raise ConfigError(Problem(rule, key="context_window_length"))

@@ -1,0 +1,71 @@
+"""`platoon prepare` of a configuration alone: refused as `config validate` refuses it, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platoon import exits
+from platoon.pipeline.layout import INPUT_FILES, inputs_of_config
+from tests.pipeline.edits import edit, evaluation
+
+pytestmark = pytest.mark.unit
+
+MakeRecipe = Callable[..., Path]
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("local/small", "local/smal", "model_name"),
+        ("chat_template", "chat_template, renderer_kwargs: {colour: 1}", "renderer_kwargs.colour"),
+        ("max_training_steps", "context_window_length: 1, max_training_steps", "context_window_length"),
+    ],
+)
+def test_what_validate_refuses_is_never_ready(make_recipe: MakeRecipe, run: Run, old: str, new: str, key: str) -> None:
+    root = make_recipe()
+    edit(root / "configs/base.yaml", old, new)
+    for named in ("configs/rl.yaml", "configs/sft.yaml", "recipe.yaml"):
+        refused = run("config", "validate", root / named)
+        assert refused[0] == exits.CONFIG and f"{root / 'configs/base.yaml'}: train.{key}: " in refused[1]
+        assert run("prepare", root / named) == refused
+    assert not Path("results").exists()
+
+
+def test_configurations_of_one_name_share_no_folder(make_recipe: MakeRecipe, run: Run) -> None:
+    """Nor does one with a unit of a recipe, here the run `rl`: each has its own folder, the same at the next time."""
+    root = make_recipe()
+    config = root / "configs/rl.yaml"
+    other = root / "others/rl.yaml"
+    other.parent.mkdir()
+    other.write_text(config.read_text().replace("batch_size: 2", "batch_size: 1").replace("base.yaml", "../configs/base.yaml"))
+    unit = Path("results/rl/inputs/config.yaml")
+    unit.parent.mkdir(parents=True)
+    unit.write_text("of a recipe")
+    made = {}
+    for path in (config, other, evaluation(root), config):
+        code, text = run("prepare", path)
+        assert code == exits.DONE, text
+        folder = Path(text.splitlines()[-1].split("ready: ")[1])
+        assert folder == inputs_of_config(Path("results"), path)
+        assert sorted(file.name for file in folder.iterdir()) == sorted(INPUT_FILES)
+        made[path] = json.loads((folder / "config.yaml").read_text())["config"]
+    assert [made[path]["train"]["batch_size"] for path in (config, other)] == [2, 1]
+    assert unit.read_text() == "of a recipe"
+
+
+def test_the_folder_of_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it is named; below the working directory it lies in as it does there."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    results = Path("results")
+    for named in ("a/rl.yaml", "./a/../a/rl.yaml", str(here / "a/rl.yaml")):
+        assert inputs_of_config(results, Path(named)) == results / "a/rl.yaml.inputs"
+    outside = results / "outside" / tmp_path.relative_to("/") / "rl.yaml.inputs"
+    assert inputs_of_config(results, Path("../rl.yaml")) == outside
+    assert inputs_of_config(results, Path("rl")) == results / "rl.inputs", "no unit has a dot in its name"
