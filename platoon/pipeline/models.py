@@ -61,10 +61,11 @@ def _sampled(values: Mapping[str, Any], kind: Kind, blamed: Collection[str]) -> 
 
 
 def _policies(values: Mapping[str, Any], blamed: Collection[str]) -> dict[str, PolicyConfig]:
-    policies = values.get("policies")
+    named = values.get("policies")
+    policies = named if isinstance(named, dict) else {}
     return {
         name: PolicyConfig.model_construct(**_sound(policies, name, blamed, "policies."))
-        for name in (policies if isinstance(policies, dict) else ())
+        for name in policies
         if f"policies.{name}" not in blamed
     }
 
