@@ -319,10 +319,10 @@ RENDERER_FAULTS: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "refuses": (templated("{{ raise_exception('never') }}"), "renderer_kwargs.tool_call_parser|never"),
     "no_reply": (templated("{{ messages[0].content }}"), "chat.jsonl:1: cannot be rendered"),
     "no_tokenizer": (lambda directory: {"model_name": str(directory)}, r"train\.model_name: not a readable tokenizer"),
-    "setting": (with_settings(colour=1), r"train\.renderer_kwargs\.colour: is none of"),
+    "setting": (with_settings(colour=1), r"train\.renderer_kwargs\.colour: unknown key"),
     "type": (with_settings(reasoning_tags=5), r"train\.renderer_kwargs\.reasoning_tags: must be auto"),
     "parser": (with_settings(tool_call_parser="no"), r"train\.renderer_kwargs\.tool_call_parser: 'no' is"),
-    "of_a_service": (with_settings("org/model", colour=1), r"train\.renderer_kwargs\.colour: is none of"),
+    "of_a_service": (with_settings("org/model", colour=1), r"train\.renderer_kwargs\.colour: unknown key"),
     "small_window": (lambda directory: {"context_window_length": 2}, r"train\.context_window_length: no prompt fits into 2 tokens"),
     "large_window": (
         lambda directory: {"model_name": "local/small", "context_window_length": 10**9},
