@@ -1,8 +1,8 @@
 """Atomic publication: a file is seen whole or not at all, also after a crash.
 
 Every writer goes through here: write beside the target, fsync, rename, fsync the directory. Published artifacts are read-only with
-canonical modes, so the caller's umask never shows. A file takes the place of a file alone: a device or a pipe that a slip names is
-left as it is. Logs that grow by rows are `artifacts.row_log`'s.
+canonical modes, so the caller's umask never shows. A file takes the place of a file alone: a device, a pipe or a link that a slip
+names is left as it is. Logs that grow by rows are `artifacts.row_log`'s.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def publish_json(path: Path, value: Any, mode: int = READ_ONLY) -> bytes:
 
 
 def _refuse_other(path: Path) -> None:
-    """Raises OSError for a place that holds neither a file nor nothing: reading a pipe would wait, a rename would end a device."""
+    """Raises OSError for a place that holds neither a file nor nothing.
+
+    Reading a pipe would wait; a rename would end a device, or a link in place of what it names (`/dev/stdout`).
+    """
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not stat.S_ISREG(path.stat().st_mode) or path.is_symlink():
             raise FileExistsError(errno.EEXIST, "is no regular file, and is not replaced", str(path))

@@ -35,9 +35,11 @@ def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: s
     the tar of a layer: then name all layers, lowest first.
     """
     from platoon.artifacts.publish import publish_bytes
-    from platoon.errors import ConfigError
+    from platoon.errors import ConfigError, Problem
     from platoon.images.owners import OWNERS_ERRORS, OWNERS_RULE, owners_of
 
+    if out is not None and any(_is_same(out, file) for file in files):
+        raise ConfigError(Problem("is one of the images that are read", file=str(out), advice="write the manifest to another file"))
     try:
         manifest = owners_of(files, platform=platform, name=name)
     except OWNERS_ERRORS as error:
@@ -58,6 +60,10 @@ def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: s
         click.echo(json.dumps(row, ensure_ascii=True, sort_keys=True))
     elif out is None:
         click.echo(manifest.data, nl=False)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _problem(error: Exception) -> Problem:

@@ -16,7 +16,9 @@ def screen() -> Console:
     """The console for tables."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    # There is none where the caller closed it.
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Console(highlight=False, markup=False, width=None if on_terminal else PIPED_WIDTH)
 
 
 def say(console: Console, text: str) -> None:

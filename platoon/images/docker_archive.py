@@ -43,14 +43,16 @@ def archive_layers(files: SavedFiles, wanted: str, name: str | None = None) -> t
     wanted: `os/architecture[/variant]`. name: one of the image's names, such as `alpine:3.20`, or the name of its configuration.
     Raises ConfigError, naming what there is, where none or more than one fits.
     """
+    listed_images = parse(list[_Listed], files.read(MANIFEST), files.shown(MANIFEST))
     images = [
         _Image(listed, _config(files, listed.config))
-        for listed in parse(list[_Listed], files.read(MANIFEST), files.shown(MANIFEST))
+        for listed in listed_images
         if name is None or name in (listed.config, *(listed.names or ()))
     ]
     fitting = [image for image in images if fits(image.config, wanted)]
     if len(fitting) != 1:
-        there = ", ".join(f"{image.listed} ({printable(str(image.config))})" for image in images) or "none"
+        platforms = {str(image.listed): f" ({printable(str(image.config))})" for image in images}
+        there = ", ".join(f"{listed}{platforms.get(str(listed), '')}" for listed in listed_images) or "none"
         called = f" called {printable(name)}" if name else ""
         rule = f"holds {len(fitting) or 'no'} image{'s' * bool(fitting)}{called} for {printable(wanted)}; there are: {there}"
         raise ConfigError(Problem(rule, file=files.shown(), advice="choose with --image and --platform"))

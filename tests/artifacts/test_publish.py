@@ -33,13 +33,18 @@ def link_to_pipe(path: Path) -> None:
     path.symlink_to("pipe")
 
 
+def link_to_file(path: Path) -> None:
+    path.with_name("file").write_text("kept")
+    path.symlink_to("file")
+
+
 def replace(path: Path) -> None:
     with replacing(path) as file:
         file.write(b"x")
 
 
 @pytest.mark.parametrize("write", [lambda path: publish_bytes(path, b""), replace], ids=["publish_bytes", "replacing"])
-@pytest.mark.parametrize("make", [pipe, unix_socket, link_to_pipe, Path.mkdir])
+@pytest.mark.parametrize("make", [pipe, unix_socket, link_to_pipe, link_to_file, Path.mkdir])
 def test_what_is_no_file_is_left_as_it_is(make: Callable[[Path], None], write: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "place"
     make(path)

@@ -81,3 +81,16 @@ def test_refusals(layer: Path, capfdbinary: pytest.CaptureFixture[bytes], argume
     Path("empty").touch()
     found, out, error = run(capfdbinary, *arguments)
     assert (found, out) == (code, b"") and text in error
+
+
+def test_a_manifest_takes_the_place_of_no_image_and_of_no_link(layer: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    Path("same.tar").symlink_to("layer.tar")
+    Path("hard.tar").hardlink_to("layer.tar")
+    for out in ("layer.tar", "./layer.tar", "same.tar", "hard.tar"):
+        code, _, error = run(capfdbinary, "layer.tar", "--out", out)
+        assert code == exits.CONFIG and "is one of the images that are read (write the manifest to another file)" in error
+    Path("notes").write_text("kept")
+    Path("link").symlink_to("notes")
+    code, _, error = run(capfdbinary, "layer.tar", "--out", "link")
+    assert code != exits.DONE and "link" in error
+    assert Path("link").is_symlink() and Path("notes").read_text() == "kept" and layer.read_bytes() == TAR

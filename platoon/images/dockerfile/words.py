@@ -190,15 +190,18 @@ def _variable(text: str, position: int, escape: str, lookup: Lookup, depth: int)
     close = _closing(text, operator.end(), escape)
     word = text[operator.end() : close]
     is_set, value = lookup(found[0])
-    return _applied(operator[0], is_set, value, _expand(word, escape, lookup, depth + 1)), close + 1
+    instead = _expand(word, escape, lookup, depth + 1)
+    return _applied(found[0], operator[0], is_set, value, instead), close + 1
 
 
-def _applied(operator: str, is_set: bool, value: str | None, word: str | None) -> str | None:
+def _applied(name: str, operator: str, is_set: bool, value: str | None, word: str | None) -> str | None:
     if is_set and value is None:
         return None
     holds = is_set and (not operator.startswith(":") or value != "")
     if operator.endswith("+"):
         return word if holds else ""
+    if operator.endswith("?") and not holds:
+        raise BadWordError(f"{name} has no value, and needs one: {clip(word or 'no reason is given')}")
     return value if holds else word
 
 

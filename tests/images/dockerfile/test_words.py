@@ -227,3 +227,14 @@ def test_letters_that_become_ascii_make_no_keyword(line: str) -> None:
 def test_blanks_of_a_directive_are_of_ascii() -> None:
     assert parse_dockerfile("#\u00a0escape=`\nFROM x\n").escape == BACKSLASH
     assert parse_dockerfile("# escape=`\nFROM x\n").escape == "`"
+
+
+@pytest.mark.parametrize(("word", "value"), [("${A:?no}", "1"), ("${A?no}", "1"), ("${EMPTY?no}", "")])
+def test_a_variable_that_is_needed_has_its_value(word: str, value: str) -> None:
+    assert expand(word, BACKSLASH, lambda name: (name in KNOWN, KNOWN.get(name, ""))) == value
+
+
+@pytest.mark.parametrize("word", ["${NONE:?why}", "${NONE?why}", "${EMPTY:?why}", "x${A:+${NONE:?why}}"])
+def test_a_variable_that_is_needed_and_missing_is_told(word: str) -> None:
+    with pytest.raises(BadWordError, match=r"(NONE|EMPTY) has no value, and needs one: why"):
+        expand(word, BACKSLASH, lambda name: (name in KNOWN, KNOWN.get(name, "")))
