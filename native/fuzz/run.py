@@ -3,8 +3,8 @@
 FUZZ_SECONDS (60) is the time a target gets, FUZZ_JOBS (the usable cores) how many run at once. Needs cargo and a C++ compiler; a
 stable toolchain will do, since RUSTC_BOOTSTRAP opens its sanitizer. Prints a table: executions, seconds and outcome of each target.
 `--json` puts the same into a file as soon as a target ended: one row a target, in the place of the row that stood there for it.
-A finding ends with exit 1 and the place of the input, kept below `artifacts/`; a target that was
-killed ends with exit 1 too. New corpus entries are thrown away unless FUZZ_CORPUS names a place to keep them.
+A finding ends with exit 1 and the place of the input, kept below `artifacts/`; a target that was killed ends with exit 1 too. New
+corpus entries are thrown away unless FUZZ_CORPUS names a place to keep them.
 """
 
 from __future__ import annotations
