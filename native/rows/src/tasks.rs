@@ -85,15 +85,17 @@ pub fn posteriors(
     check_evidence(&evidence)?;
     let tasks = evidence.version.len();
     check_length("entry_of_task", entry_of_task.len(), tasks)?;
+    // The largest is found a vector at a time; only where it is too large is the first such one looked for.
     let largest = entry_of_task.iter().fold(0, |largest, &entry| entry.max(largest));
-    if tasks > 0 && largest as usize >= entry_count {
-        let index = entry_of_task.iter().position(|&entry| entry as usize >= entry_count).unwrap_or(0);
-        return Err(RowsError::value(
-            "entry_of_task",
-            index,
-            entry_of_task[index],
-            "must be below the number of entries",
-        ));
+    if largest as usize >= entry_count {
+        if let Some(index) = entry_of_task.iter().position(|&entry| entry as usize >= entry_count) {
+            return Err(RowsError::value(
+                "entry_of_task",
+                index,
+                entry_of_task[index],
+                "must be below the number of entries",
+            ));
+        }
     }
     if entry_count > tasks {
         return Err(RowsError::Rule { rule: "there are no more entries than tasks" });
