@@ -295,28 +295,6 @@ def test_a_harness_that_could_play_nothing(
     assert rule in text
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "key", "rule"),
-    [
-        ("model_name: local/small", "model_name: local/none", "model_name", "the embedded service has no base model 'local/none'"),
-        (
-            "renderer_name: chat_template",
-            "renderer_name: chat_template, renderer_kwargs: {colour: 1}",
-            "renderer_kwargs.colour",
-            "unknown key (known here: chat_template_kwargs, ",
-        ),
-    ],
-)
-def test_a_renderer_that_could_render_nothing(
-    make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], old: str, new: str, key: str, rule: str
-) -> None:
-    root = make_recipe()
-    edit(root / "configs/base.yaml", old, new)
-    for name in ("rl", "sft"):
-        code, text = run("config", "validate", root / f"configs/{name}.yaml")
-        assert code == exits.CONFIG and f"{root / 'configs/base.yaml'}: train.{key}: " in text and rule in text
-
-
 def test_the_spec_of_a_harness_lies_beside_the_file_that_names_it(
     make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]
 ) -> None:
