@@ -7,16 +7,18 @@ from typing import Any
 
 import click
 
+from platoon.pipeline.layout import DEFAULT_RESULTS
+
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@click.argument("results", type=click.Path(path_type=Path), default=DEFAULT_RESULTS)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def show(results: Path, as_json: bool) -> None:
     """Show what the runs and evaluations of RESULTS came to, and which figures are not of what it holds now."""
     from platoon.pipeline.currency import outdated
     from platoon.pipeline.summary import read_summary
 
-    summary = read_summary(results / "summary.json")
+    summary = read_summary(results)
     old = list(outdated(results, summary))
     if as_json:
         import json
