@@ -13,8 +13,8 @@ from platoon.errors import ConfigError, PlatoonError
 
 def told(error: PlatoonError) -> str:
     """One fault behind the program's name; of several their number, then each on a line of its own."""
-    several = isinstance(error, ConfigError) and len(error.problems) > 1
-    return f"platoon: {counted(len(error.problems), 'problem')}\n{error}" if several else f"platoon: {error}"
+    number = len(error.problems) if isinstance(error, ConfigError) else 1
+    return f"platoon: {error}" if number == 1 else f"platoon: {counted(number, 'problem')}\n{error}"
 
 
 @contextmanager
