@@ -42,7 +42,7 @@ def show(results: Path, as_json: bool) -> None:
 def _tables(summary: dict[str, Any]) -> list[Any]:
     from rich.table import Table
 
-    from platoon.report.numbers import number, seconds
+    from platoon.config.numbers import number, score, seconds
 
     runs = Table(title="runs", title_justify="left", title_style="bold")
     for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
@@ -56,7 +56,7 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
             name,
             number(row.get("steps")),
             number(row.get("rollouts")),
-            number(row.get("mean_reward"), 3),
+            score(row.get("mean_reward")),
             number(tokens.get("completion")),
             seconds(spent.get("total")),
         )
@@ -73,8 +73,8 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
         evaluations.add_row(
             name,
             row.get("run") or "",
-            number(row.get("mean_reward"), 3),
-            *(number(components.get(part), 3) for part in parts),
+            score(row.get("mean_reward")),
+            *(score(components.get(part)) for part in parts),
             number(row.get("rollouts")),
             seconds(spent.get("total")),
         )

@@ -76,7 +76,7 @@ def test_the_oracle_solves_its_task(run: Run, tmp_path: Path) -> None:
 def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("eval.yaml", "--task", "t1", "--harness", "platoon-noop")
     assert code == exits.DONE
-    assert "no model call: Put 42" in out and "scored, reward 0, 0 calls" in out
+    assert "no model call: Put 42" in out and "scored, reward 0.000, 0 calls" in out
     assert "runs/adhoc/" in out
     assert not list((tmp_path / "scratch").glob("platoon-sandboxes-*/process-*"))
 
