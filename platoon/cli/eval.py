@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from platoon.cli.options import EVALUATION_NAME, Name, requeuing
+from platoon.cli.problems import of_configuration
 from platoon.cli.train import Duration
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def eval(
     from platoon.host.console import Console
     from platoon.train.trainer.signals import Interrupts
 
-    with Console(log_file=log_file) as console, Interrupts(console.say):
+    with of_configuration(config, overrides), Console(log_file=log_file) as console, Interrupts(console.say):
         from platoon.eval.launch import evaluate
 
         console.progress("reading", str(config))
@@ -101,14 +102,12 @@ def _request(
     console: Console,
 ) -> EvalRequest:
     """What is evaluated, and where what comes of it goes."""
-    from platoon.eval.adhoc import without_model
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
     from platoon.eval.results import Weights, own_directory
     from platoon.pipeline.entries import check_tasks, entry_tasks
     from platoon.pipeline.inputs import opened_inputs
     from platoon.site import load_site
-    from platoon.train.components.player import route_of
     from platoon.train.policy.spec import LOCAL
     from platoon.train.services import base_url
 
@@ -120,12 +119,12 @@ def _request(
     asyncio.run(check_tasks(entries, model.split))
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
-    routes = [route_of(entry.config, training=False) for entry in entries]
-    if weights.path is None and base_url(model.model_spec()) == LOCAL and not all(map(without_model, routes)):
-        console.say("the weights are untrained: --of RECEIPT evaluates those of a run")
     state_dir = site.state_dir()
     name = name or config.stem
     if output_dir is None:
         given = model.inference.output_dir
         output_dir = Path(given) if given is not None else state_dir.parent / own_directory(model, weights, found.digests, name)
-    return EvalRequest(model, name, weights, tuple(entries), output_dir.absolute(), state_dir, found.digests)
+    request = EvalRequest(model, name, weights, tuple(entries), output_dir.absolute(), state_dir, found.digests)
+    if weights.path is None and request.asks and base_url(model.model_spec()) == LOCAL:
+        console.say("the weights are untrained: --of RECEIPT evaluates those of a run")
+    return request

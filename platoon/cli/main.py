@@ -9,6 +9,7 @@ import sys
 import click
 
 from platoon import exits
+from platoon.cli.problems import told
 from platoon.errors import PlatoonError
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
@@ -72,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         sys.exit(exits.USAGE)
     except PlatoonError as error:
-        click.echo(f"platoon: {error}", err=True)
+        click.echo(told(error), err=True)
         sys.exit(error.exit_code)
     except OSError as error:
         click.echo(f"platoon: {error.filename or 'the system'}: {error.strerror or error}", err=True)

@@ -29,7 +29,7 @@ def prepare(
     from platoon.pipeline.check import check_config, check_recipe
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import is_recipe
-    from platoon.pipeline.layout import inputs_of_config
+    from platoon.pipeline.layout import DEFAULT_RESULTS, inputs_of_config
     from platoon.pipeline.prepare import prepare as run_workflow
     from platoon.site import load_site
 
@@ -43,6 +43,6 @@ def prepare(
             given = [*(["--dry-run"] if dry_run else []), *extra]
             raise click.UsageError(f"{' '.join(given)}: options of the workflow, which only a recipe goes through")
         check_config(config, site, console)
-        directory = inputs_of_config(Path("results"), config)
+        directory = inputs_of_config(DEFAULT_RESULTS, config)
         build_inputs(config, directory, site, console)
         console.say(f"ready: {directory}")

@@ -8,7 +8,7 @@ import click
 
 from platoon.cli.options import FILE, common, out
 from platoon.config.text import counted
-from platoon.pipeline.layout import DEFAULT_RECIPE
+from platoon.pipeline.layout import DEFAULT_RECIPE, DEFAULT_RESULTS
 
 
 @click.command()
@@ -30,7 +30,7 @@ def summary(receipts: tuple[Path, ...], out: Path, log_file: Path | None) -> Non
 @click.command()
 @click.argument("targets", nargs=-1, metavar="[RECIPE] [RUN]...")
 @click.option("--recipe", "recipe_path", type=FILE, help=f"The recipe; else the first argument, else {DEFAULT_RECIPE}.")
-@click.option("--results", type=FILE, default=Path("results"), show_default=True, help="Folder whose inputs are compared.")
+@click.option("--results", type=FILE, default=DEFAULT_RESULTS, show_default=True, help="Folder whose inputs are compared.")
 @common
 def verify(
     targets: tuple[str, ...], recipe_path: Path | None, results: Path, site_path: Path | None, log_file: Path | None

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from platoon.cli.problems import of_configuration
+
 if TYPE_CHECKING:
     from platoon.episodes.result import RolloutResult
     from platoon.eval.adhoc import AdhocRequest
@@ -55,8 +57,8 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     if chosen["trained"] is not None and chosen["model_path"] is not None:
         raise click.UsageError("give --of or --model-path, not both")
     site = load_site(chosen.pop("site_path"))
-    with Console(log_file=log_file) as console, Interrupts(console.say):
-        from platoon.eval.adhoc import without_model
+    with of_configuration(config, overrides), Console(log_file=log_file) as console, Interrupts(console.say):
+        from platoon.eval.opening import without_model
         from platoon.sampling.sample_timeout import told
         from platoon.train.services import place_of
         from platoon.train.trainer.signals import EXIT_CODES, run_loop
@@ -123,8 +125,8 @@ def _request(
     """What is to be played. Nothing is written before the last refusal: where it goes, another rollout may write too."""
     from dataclasses import replace
 
-    from platoon.eval.adhoc import AdhocRequest, find_task, refuse_unplayable, without_model
-    from platoon.eval.opening import OpenRequest
+    from platoon.eval.adhoc import AdhocRequest, find_task, refuse_unplayable
+    from platoon.eval.opening import OpenRequest, without_model
     from platoon.pipeline.entries import check_tasks, entry_tasks, other_splits
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
@@ -150,7 +152,9 @@ def _request(
     if weights.path is None and base_url(spec) == LOCAL and not without_model(route):
         console.say("the weights are untrained: --of RECEIPT plays those of a run")
     rollout_config = _rollout_config(read, entry.config, training)
-    refuse_unplayable(route, spec, "--model" if model else "train.model_name" if training else "inference.model_name")
+    section = "train" if training else "inference"
+    given = {f"{section}.model_name": model and "--model", f"{section}.renderer_name": renderer and "--renderer"}
+    refuse_unplayable(route, spec, section, {key: option for key, option in given.items() if option})
     directory = output_dir or _new_directory(site, task)
     return AdhocRequest(
         entry=entry,

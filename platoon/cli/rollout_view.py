@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from platoon.config.numbers import score
 from platoon.config.text import counted, printable
 from platoon.core.outcome import fault_text
 
@@ -33,7 +34,7 @@ def rollout_view(result: RolloutResult, *, whole: bool) -> Iterator[RenderableTy
     if test_output := str(outcome.metadata.get("test_output") or "").strip():
         yield Text(f"tests: {_shown(test_output, whole)}")
     yield Text(f"{_outcome(outcome, whole)}, {counted(result.calls, 'call')}, {result.seconds['total']:.1f} s")
-    parts = [f"{printable(name)} {value:g}" for name, value in outcome.rewards.items() if name != outcome.primary]
+    parts = [f"{printable(name)} {score(value)}" for name, value in outcome.rewards.items() if name != outcome.primary]
     if outcome.status == "scored" and parts:
         yield Text(f"of it: {', '.join(parts)}")
 
@@ -43,7 +44,7 @@ def _outcome(outcome: Outcome, whole: bool) -> str:
         why = fault_text(outcome.failure_kind, outcome.explanation, outcome.status)
         return f"{outcome.status}, {_shown(why, whole)}; no reward" if why != outcome.status else f"{why}, no reward"
     why = f" ({_shown(outcome.explanation, whole)})" if outcome.explanation else ""
-    return f"{outcome.status}{why}, reward {outcome.reward:g}"
+    return f"{outcome.status}{why}, reward {score(outcome.reward)}"
 
 
 def _tree(trajectories: Sequence[Trajectory], whole: bool) -> Tree | None:
@@ -80,7 +81,7 @@ def _line(trajectory: Trajectory, whole: bool, *, alone: bool) -> str:
     elif alone:
         parts = [trajectory.misc["agent"]["role"], steps]
     else:
-        parts = [f"{trajectory.misc['agent']['role']} {trajectory.id[:8]}", steps, f"reward {trajectory.reward:g}"]
+        parts = [f"{trajectory.misc['agent']['role']} {trajectory.id[:8]}", steps, f"reward {score(trajectory.reward)}"]
         parts.append(trajectory.misc["outcome"]["status"])
         if trajectory.error_message:
             parts.append(_shown(trajectory.error_message, whole))

@@ -7,16 +7,18 @@ from typing import Any
 
 import click
 
+from platoon.pipeline.layout import DEFAULT_RESULTS
+
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@click.argument("results", type=click.Path(path_type=Path), default=DEFAULT_RESULTS)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def show(results: Path, as_json: bool) -> None:
     """Show what the runs and evaluations of RESULTS came to, and which figures are not of what it holds now."""
     from platoon.pipeline.currency import outdated
     from platoon.pipeline.summary import read_summary
 
-    summary = read_summary(results / "summary.json")
+    summary = read_summary(results)
     old = list(outdated(results, summary))
     if as_json:
         import json
@@ -40,7 +42,7 @@ def show(results: Path, as_json: bool) -> None:
 def _tables(summary: dict[str, Any]) -> list[Any]:
     from rich.table import Table
 
-    from platoon.report.numbers import number, seconds
+    from platoon.config.numbers import number, score, seconds
 
     runs = Table(title="runs", title_justify="left", title_style="bold")
     for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
@@ -54,7 +56,7 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
             name,
             number(row.get("steps")),
             number(row.get("rollouts")),
-            number(row.get("mean_reward"), 3),
+            score(row.get("mean_reward")),
             number(tokens.get("completion")),
             seconds(spent.get("total")),
         )
@@ -71,8 +73,8 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
         evaluations.add_row(
             name,
             row.get("run") or "",
-            number(row.get("mean_reward"), 3),
-            *(number(components.get(part), 3) for part in parts),
+            score(row.get("mean_reward")),
+            *(score(components.get(part)) for part in parts),
             number(row.get("rollouts")),
             seconds(spent.get("total")),
         )

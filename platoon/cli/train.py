@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from platoon.cli.options import RUN_NAME, Name, requeuing
+from platoon.cli.problems import of_configuration
 
 if TYPE_CHECKING:
     from platoon.config.load import LoadedConfig
@@ -72,7 +73,7 @@ def train(  # noqa: PLR0917  because click passes options by name
     from platoon.host.console import Console
     from platoon.train.trainer.signals import Interrupts
 
-    with Console(log_file=log_file) as console, Interrupts(console.say):
+    with of_configuration(config, overrides), Console(log_file=log_file) as console, Interrupts(console.say):
         from platoon.site import load_site
         from platoon.train.launch import TrainRequest
         from platoon.train.launch import train as launch

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 from platoon.config.model import nearest
 from platoon.config.text import few, quoted
@@ -16,17 +14,14 @@ from platoon.episodes.result import RolloutResult
 from platoon.episodes.rollout import run_rollout
 from platoon.episodes.route import RolloutSettings, Route
 from platoon.episodes.storage import TokenTable, write_whole
-from platoon.errors import ConfigError, Problem, ServiceError
-from platoon.eval.opening import MAIN, OpenRequest, open_policy, refuse_unknown_base
+from platoon.errors import ConfigError, Problem
+from platoon.eval.opening import MAIN, OpenRequest, open_nobody, open_policy, without_model
 from platoon.gateway.seeds import SeedKey
 from platoon.gateway.service import ModelGateway
 from platoon.sampling.model_spec import ModelSpec
-from platoon.sampling.policy import PolicyRuntime
 from platoon.train.components.entries import EntryTasks
-from platoon.train.policy.spec import LOCAL
-from platoon.train.services import base_url, check_key
-
-WITHOUT_MODEL = ("platoon-oracle", "platoon-noop")
+from platoon.train.services import check_key
+from platoon.train.trainer.renderers import early_renderers
 
 
 @dataclass(frozen=True)
@@ -43,11 +38,6 @@ class AdhocRequest:
     opening: OpenRequest
     seed: int | None
     output_dir: Path
-
-
-def without_model(route: Route) -> bool:
-    """Whether the harness asks no model."""
-    return route.harness.partition("@")[0] in WITHOUT_MODEL
 
 
 def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collection[str]] | None = None) -> tuple[EntryTasks, str]:
@@ -76,24 +66,28 @@ def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collect
     raise ConfigError(Problem(f"no task is called {quoted(name)}", key="--task", advice=advice))
 
 
-def refuse_unplayable(route: Route, spec: ModelSpec, model_key: str) -> None:
-    """Raises ConfigError for what can be told before anything starts: a harness that could not play, a service without its key.
+def refuse_unplayable(route: Route, spec: ModelSpec, section: str, given: Mapping[str, str]) -> None:
+    """Raises ConfigError for what can be told before anything starts: a harness that could not play, a service without its key, a
+    model or a renderer that is none.
 
-    model_key: what named the base model.
+    section: of the configuration, where the model is named. given: options that stand in for keys of it.
     """
     if problems := list(route_problems(route)):
         raise ConfigError(problems)
     if without_model(route):
         return
     check_key([spec])
-    if base_url(spec) == LOCAL:
-        refuse_unknown_base(spec, model_key)
+    try:
+        early_renderers({section: spec})
+    except ConfigError as error:
+        raise ConfigError(replace(problem, key=given.get(problem.key, problem.key)) for problem in error.problems) from error
 
 
 async def play(request: AdhocRequest) -> RolloutResult:
     """Plays and stores what `refuse_unplayable` passed. Raises ServiceError when the policy cannot be opened."""
-    async with _policy(request) as runtime:
-        gateway = ModelGateway({MAIN: runtime})
+    open_with = open_nobody if without_model(request.route) else open_policy
+    async with open_with(request.opening) as opened:
+        gateway = ModelGateway({MAIN: opened.runtime})
         try:
             with TokenTable(request.output_dir / "tokens.parquet") as table:
                 result = await run_rollout(
@@ -111,23 +105,3 @@ async def play(request: AdhocRequest) -> RolloutResult:
     text = json.dumps(result.collection.to_dict(), ensure_ascii=False) + "\n"
     write_whole(request.output_dir / "trajectory_collection.json", text)
     return result
-
-
-@asynccontextmanager
-async def _policy(request: AdhocRequest) -> AsyncIterator[PolicyRuntime]:
-    """The policy, or for a harness that asks none a stand-in: an oracle needs no service."""
-    if without_model(request.route):
-        nobody: Any = _Nobody()
-        yield PolicyRuntime(MAIN, ModelSpec(request.opening.spec.model_name, "none"), nobody, nobody)
-        return
-    async with open_policy(request.opening) as opened:
-        yield opened.runtime
-
-
-class _Nobody:
-    """A sampler and renderer that are never asked."""
-
-    stop_tokens: tuple[int, ...] = ()
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ServiceError("this harness was played without a model")

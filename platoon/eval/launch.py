@@ -17,7 +17,7 @@ from platoon import exits
 from platoon.config.text import counted, quoted
 from platoon.errors import ConfigError, PlatoonError, Problem, ServiceError
 from platoon.eval.config_defs import EvaluationConfig
-from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, open_policy
+from platoon.eval.opening import MAIN, OpenedPolicy, OpenRequest, open_nobody, open_policy, without_model
 from platoon.eval.plan import PlannedRollout, plan_rollouts
 from platoon.eval.results import REPORTS, Results, Weights, provenance
 from platoon.eval.runner import Play, Progress, play_all
@@ -26,10 +26,12 @@ from platoon.host.console import Console, near
 from platoon.host.slurm import requeue_job
 from platoon.sampling.sample_timeout import told
 from platoon.train.components.entries import EntryTasks
+from platoon.train.components.player import Player, rollout_settings, route_of
 from platoon.train.run_directory.lease import Lease
 from platoon.train.run_directory.place import refuse_target, refuse_unwritable
 from platoon.train.sandboxes import run_sandboxes
 from platoon.train.services import check_key, place_of
+from platoon.train.trainer.renderers import early_renderers
 from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest, run_loop
 
 MEMBER_GRACE_S = 900.0
@@ -61,6 +63,11 @@ class EvalRequest:
     budget_started_at: float = field(default_factory=time.monotonic)
     requeue: bool = False
 
+    @property
+    def asks(self) -> bool:
+        """Whether any of its harnesses asks a model."""
+        return not all(without_model(route_of(entry.config, training=False)) for entry in self.entries)
+
 
 def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = open_policy, make_play: MakePlay | None = None) -> int:
     """Plays, reports and writes the receipt; an exit code. Raises PlatoonError for what cannot go on."""
@@ -76,10 +83,12 @@ def evaluate(request: EvalRequest, console: Console, open_with: OpenPolicy = ope
     own = request.config.inference
     kept = store.finished(plan, retry_errored=own.retry_errored) if own.resume else {}
     if len(kept) < len(plan):
-        check_key([request.config.model_spec()])
+        if request.asks:
+            check_key([request.config.model_spec()])
+            early_renderers({"inference": request.config.model_spec()})
         refuse_unwritable(request.output_dir, "--output-dir")
     began = time.monotonic()
-    start = _Start(request, store, plan, kept, console, open_with, make_play or _player)
+    start = _Start(request, store, plan, kept, console, open_with if request.asks else open_nobody, make_play or _player)
     try:
         reason, records = run_loop(start.play())
     finally:
@@ -117,8 +126,9 @@ class _Start:
         request.output_dir.mkdir(parents=True, exist_ok=True)
         stage = f"evaluation {request.name}"
         spec = request.config.model_spec()
-        self.console.progress(stage, "starting", place_of(spec))
-        self.console.say(told([spec.sample_timeout]))
+        self.console.progress(stage, "starting", place_of(spec) if request.asks else "")
+        if request.asks:
+            self.console.say(told([spec.sample_timeout]))
 
         def tell(progress: Progress) -> None:
             self.console.progress(stage, str(progress), "rollouts")
@@ -206,7 +216,6 @@ async def _beside(*works: Coroutine[Any, Any, None] | None) -> AsyncIterator[Non
 async def _player(request: EvalRequest, opened: OpenedPolicy) -> AsyncIterator[Play]:
     """Plays through a gateway that ends with the block."""
     from platoon.gateway.service import ModelGateway
-    from platoon.train.components.player import Player, rollout_settings, route_of
 
     gateway = ModelGateway({MAIN: opened.runtime})
     config = request.config

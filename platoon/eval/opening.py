@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from platoon.errors import ConfigError, ServiceError
+from platoon.episodes.route import Route
+from platoon.errors import ServiceError
 from platoon.host.imports import begin_import
 from platoon.host.threads import in_daemon_thread
 from platoon.sampling.model_spec import ModelSpec
@@ -19,6 +20,7 @@ from platoon.train.policy.spec import LOCAL
 from platoon.train.services import base_url
 
 MAIN = "main"
+WITHOUT_MODEL = ("platoon-oracle", "platoon-noop")
 OPEN_TIMEOUT_S = 300.0
 
 
@@ -45,7 +47,7 @@ class OpenRequest:
 
 @asynccontextmanager
 async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
-    """The policy while the block runs; an embedded service is ended with it."""
+    """The policy of a spec that `early_renderers` passed, while the block runs; an embedded service is ended with it."""
     address = base_url(request.spec)
     if address != LOCAL:
         async with _session(address, None) as client:
@@ -54,7 +56,6 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
     from platoon.local.bases import all_bases
     from platoon.local.launcher import start_local_service
 
-    refuse_unknown_base(request.spec)
     service = start_local_service(request.state_dir, deterministic=request.deterministic, log_path=request.log_path)
     begin_import("tinker")
     async with service:
@@ -63,12 +64,25 @@ async def open_policy(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
             yield OpenedPolicy(await _runtime(request, client, service.base_url, service.api_key, tokenizer), service.died)
 
 
-def refuse_unknown_base(spec: ModelSpec, key: str = "inference.model_name") -> None:
-    """Raises ConfigError for a base model that the embedded service does not have. key: what named it."""
-    from platoon.train.trainer.renderers import unknown_base
+def without_model(route: Route) -> bool:
+    """Whether the harness asks no model."""
+    return route.harness.partition("@")[0] in WITHOUT_MODEL
 
-    if (problem := unknown_base(spec, key)) is not None:
-        raise ConfigError(problem)
+
+@asynccontextmanager
+async def open_nobody(request: OpenRequest) -> AsyncIterator[OpenedPolicy]:
+    """A stand-in for the policy of harnesses that ask none: an oracle needs no service."""
+    nobody: Any = _Nobody()
+    yield OpenedPolicy(PolicyRuntime(MAIN, ModelSpec(request.spec.model_name, "none"), nobody, nobody))
+
+
+class _Nobody:
+    """A sampler and renderer that are never asked."""
+
+    stop_tokens: tuple[int, ...] = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ServiceError("this harness was played without a model")
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ import platoon
 from platoon.artifacts.canonical import canonical_digest, read_json
 from platoon.artifacts.publish import WRITABLE, publish_bytes, publish_json
 from platoon.artifacts.receipts import write_receipt
+from platoon.config.numbers import score
 from platoon.config.text import counted
 from platoon.core.outcome import fault_text
 from platoon.errors import PlatoonError
@@ -115,8 +116,7 @@ class Results:
         publish_json(directory / "final_report.json", {**report, **more}, WRITABLE)
         if receipt is not None:
             write_receipt(receipt, "evaluation", self.receipt(report))
-        mean = "none" if summary["reward_mean"] is None else f"{summary['reward_mean']:.4f}"
-        text = f"mean reward {mean} over {counted(summary['valid_rollouts'], 'rollout')}"
+        text = f"mean reward {score(summary['reward_mean'])} over {counted(summary['valid_rollouts'], 'rollout')}"
         return (
             text
             + _counted("graded without a model call", summary["unasked_counts"])

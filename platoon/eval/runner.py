@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.config.numbers import score
 from platoon.config.text import counted
 from platoon.core.outcome import Outcome
 from platoon.errors import ConfigError
@@ -38,7 +39,7 @@ class Progress:
 
     def __str__(self) -> str:
         measured = self.done - self.errored
-        mean = f", mean reward {self.reward_sum / measured:.3f}" if measured else ""
+        mean = f", mean reward {score(self.reward_sum / measured)}" if measured else ""
         errored = f", {self.errored} without a measurement" if self.errored else ""
         return f"{self.done} of {counted(self.total, 'rollout')}{mean}{errored}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 # Of a command or a workflow that is told of none, in the current folder.
 DEFAULT_RECIPE = Path("recipes/quickstart/recipe.yaml")
+DEFAULT_RESULTS = Path("results")
 
 EVALUATION_PREFIX = "eval-"
 

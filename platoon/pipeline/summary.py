@@ -8,10 +8,14 @@ from typing import Any
 
 from platoon.artifacts.canonical import read_json
 from platoon.artifacts.forms import Form, form_faults
+from platoon.config.files import path_fault
+from platoon.config.model import nearest
+from platoon.config.text import few, short_path
 from platoon.errors import ConfigError, Problem
+from platoon.pipeline.layout import DEFAULT_RESULTS
 
 RULE = 1
-ADVICE = "write it with `snakemake --profile local train`"
+FILE = "summary.json"
 FIGURES: Form = {
     "mean_reward": float | None,
     "rollouts": int | None,
@@ -24,14 +28,39 @@ FORM: Form = {
 }
 
 
-def read_summary(path: Path) -> dict[str, Any]:
-    """The value of a `summary.json`, with the fields that are shown. Raises ConfigError with each that is of another form."""
-    value = read_json(path, "summary", ADVICE)
+def read_summary(results: Path) -> dict[str, Any]:
+    """The summary of a results folder, with the fields that are shown.
+
+    Raises ConfigError with each that is of another form, and for a folder without one: with those near it that have one, else with
+    the command that writes it.
+    """
+    path, advice = results / FILE, _advice(results)
+    if (fault := path_fault(results, "directory")) is not None:
+        raise ConfigError(Problem(fault, file=short_path(str(results)), advice=nearest(str(results), _near(results)) or advice))
+    if not path.exists() and (below := _with_summary(results)):
+        raise ConfigError(Problem("no such summary", file=short_path(str(path)), advice=f"known here: {few(below)}"))
+    value = read_json(path, "summary", advice)
     if not isinstance(value, dict) or value.get("rule") != RULE:
-        raise ConfigError(Problem(f"not a summary of rule {RULE}", file=str(path), advice=ADVICE))
+        raise ConfigError(Problem(f"not a summary of rule {RULE}", file=str(path), advice=advice))
     if faults := list(form_faults(value, FORM)):
-        raise ConfigError(Problem(rule, key=key, file=str(path), advice=ADVICE) for key, rule in faults)
+        raise ConfigError(Problem(rule, key=key, file=str(path), advice=advice) for key, rule in faults)
     return value
+
+
+def _advice(results: Path) -> str:
+    own = "" if results == DEFAULT_RESULTS else f" --config recipe=RECIPE results={short_path(str(results))}"
+    return f"write it with `snakemake --profile local train{own}`"
+
+
+def _near(results: Path) -> list[str]:
+    """Results folders that may be meant."""
+    roots = dict.fromkeys((DEFAULT_RESULTS, results.parent))
+    return [*(str(root) for root in roots if (root / FILE).is_file()), *(found for root in roots for found in _with_summary(root))]
+
+
+def _with_summary(parent: Path) -> list[str]:
+    """The results folders in a folder; none where it cannot be read."""
+    return [] if path_fault(parent, "directory") is not None else sorted(str(path.parent) for path in parent.glob(f"*/{FILE}"))
 
 
 def summarise(receipts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

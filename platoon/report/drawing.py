@@ -11,20 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from platoon.config.numbers import score
 from platoon.report.data import Report, Run, dig
 from platoon.report.figures import AROUND_STEPS
-from platoon.report.numbers import MINUS, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, GRID = "#1f2933", "#d9dfe5"
 COLORS = ("#2463a8", "#d9822b", "#3a8f5c", "#8e5ea2", "#b23a48", "#6b7785")
+FONT_POINTS = 10.0
+# Of the labels of bars together, where they fill the width.
+ROW_POINTS = 90.0
 STYLE = {
     "svg.hashsalt": "platoon",
     "svg.fonttype": "path",
     "font.family": "DejaVu Sans",
-    "font.size": 10,
+    "font.size": FONT_POINTS,
     "axes.edgecolor": GRID,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -101,9 +104,7 @@ def _loss(axes: Axes, report: Report) -> str:
     for color, run in zip(COLORS, runs, strict=False):
         steps, values = run.series("loss")
         _curve(axes, steps, values, color, run.name)
-        axes.annotate(
-            f"{values[-1]:.3g}".replace("-", MINUS), (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center"
-        )
+        axes.annotate(score(values[-1]), (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center")
     if not runs:
         return "no run learned from conversations"
     axes.set(ylabel="nats a token", ylim=(0, None))
@@ -118,11 +119,13 @@ def _evaluations(axes: Axes, report: Report) -> str:
         return "no evaluation measured a reward"
     parts = report.parts
     width = 0.8 / len(shown)
+    # As all text, as long as the labels of neighbours do not touch.
+    size = min(FONT_POINTS, ROW_POINTS / (len(shown) * (1 + len(parts))))
     for index, item in enumerate(shown):
         values = [item.figures["reward_mean"], *(item.components.get(part, float("nan")) for part in parts)]
         places = [place + (index - (len(shown) - 1) / 2) * width for place in range(len(values))]
         bars = axes.bar(places, values, width * 0.92, color=COLORS[index % len(COLORS)], label=f"{item.name} ({item.run})")
-        axes.bar_label(bars, fmt=lambda value: number(value, 2), padding=2)
+        axes.bar_label(bars, fmt=score, padding=2, fontsize=size)
     room = ROW_CHARACTERS // (1 + len(parts))
     axes.set_xticks(range(1 + len(parts)), [textwrap.fill(part, max(room - 2, 1)) for part in ("reward", *parts)])
     axes.set(ylabel="mean over rollouts")

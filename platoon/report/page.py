@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import publish_bytes
+from platoon.config.numbers import change, number, score, seconds
 from platoon.report.data import Report
 from platoon.report.drawing import Drawn, draw
 from platoon.report.figures import CAPTIONS, FIGURES
-from platoon.report.numbers import change, number, seconds
 
 
 def write_report(report: Report, page: Path, figures: Path, recipe: str = "") -> None:
@@ -28,7 +28,7 @@ def render(report: Report, drawn: Mapping[str, Drawn], recipe: str = "") -> str:
 
     source = importlib.resources.files("platoon.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(number=number, seconds=seconds)
+    environment.filters.update(number=number, score=score, seconds=seconds)
     environment.globals.update(change=change)
     return environment.from_string(source).render(
         recipe=recipe,

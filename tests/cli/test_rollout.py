@@ -76,7 +76,7 @@ def test_the_oracle_solves_its_task(run: Run, tmp_path: Path) -> None:
 def test_a_person_reads_a_tree(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("eval.yaml", "--task", "t1", "--harness", "platoon-noop")
     assert code == exits.DONE
-    assert "no model call: Put 42" in out and "scored, reward 0, 0 calls" in out
+    assert "no model call: Put 42" in out and "scored, reward 0.000, 0 calls" in out
     assert "runs/adhoc/" in out
     assert not list((tmp_path / "scratch").glob("platoon-sandboxes-*/process-*"))
 
@@ -218,3 +218,19 @@ def test_the_embedded_service_plays_a_task(run: Run, tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "out" / "tokens.parquet").to_pylist()
     assert sum(flag & 1 for row in rows for flag in row["flags"]) == summary["tokens"]["completion"]
     assert all(value < 0 for row in rows for value, flag in zip(row["logprobs"], row["flags"], strict=True) if flag & 1)
+
+
+def test_an_evaluation_by_the_oracle_starts_no_service(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it need a key or a model that there is; with an entry that asks one, it does."""
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    oracle = CONFIG.replace("platoon-bash", "platoon-oracle").replace("tinker_base_url: local\n", "")
+    (tmp_path / "eval.yaml").write_text(oracle)
+    code, _, err = run("eval.yaml", "--receipt", "receipt.json", command="eval")
+    assert code == exits.DONE, err
+    assert json.loads((tmp_path / "receipt.json").read_text())["figures"]["reward_mean"] == 1.0
+    assert "service" not in err and "sample" not in err and "weights" not in err, err
+    assert not list(tmp_path.rglob("service.log"))
+    asking = "- {name: asks, service: harbor, harness: platoon-bash, service_kwargs: {dataset: tasks, provider: process}}\n"
+    (tmp_path / "eval.yaml").write_text(oracle + asking)
+    code, _, err = run("eval.yaml", command="eval")
+    assert code == exits.CONFIG and "TINKER_API_KEY: must be set" in err

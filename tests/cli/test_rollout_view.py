@@ -55,7 +55,7 @@ def test_answers_stand_below_the_step_that_asked() -> None:
     assert lines[2].startswith(r"│   ├── one two\x1b[31mxxx") and lines[2].endswith("x… (155 more)")
     assert lines[3] == "│   └── in parts"
     assert lines[4:6] == ["└── 2. bash(finish)", "└── done"]
-    assert lines[6:] == ["scored, reward 0.5, 1 call, 2.0 s", "of it: parsed 1"]
+    assert lines[6:] == ["scored, reward 0.500, 1 call, 2.0 s", "of it: parsed 1.000"]
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ def test_whole_cuts_nothing() -> None:
 def test_an_agent_that_another_started_is_below_it() -> None:
     child = Trajectory("child", Task("t"), ParentInfo("root-1234567", 1), [step("c", "")], misc=MISC)
     lines = told(played(), child)
-    assert lines[0] == "policy root-123, 2 steps, reward 0.5, scored: Do it."
-    assert lines[6:8] == ["└── policy child, 1 step, reward 0, scored", "└── 1. (nothing)"]
+    assert lines[0] == "policy root-123, 2 steps, reward 0.500, scored: Do it."
+    assert lines[6:8] == ["└── policy child, 1 step, reward 0.000, scored", "└── 1. (nothing)"]

@@ -182,7 +182,7 @@ def test_only_a_measurement_counts(tmp_path: Path) -> None:
     figures = read_receipt(tmp_path / "eval.json")["figures"]
     assert (figures["reward_mean"], figures["valid"], figures["errored"]) == (0.5, 1, 3)
     assert figures["outcomes"] == {"error": 1, "invalid": 1, "scored": 1, "timeout": 1}
-    assert "mean reward 0.5000 over 1 rollout, 3 without a measurement: no file 3" in evaluation.told
+    assert "mean reward 0.500 over 1 rollout, 3 without a measurement: no file 3" in evaluation.told
     tasks = read_receipt(tmp_path / "eval.json")["tasks"]
     assert tasks[0] == {"task": "a", "reward_mean": None, "rollouts": 2}
 
@@ -191,7 +191,7 @@ def test_rollouts_that_never_asked_the_model_are_told(tmp_path: Path) -> None:
     outcome = Outcome("scored", {"reward": 0.0}, reason="context_overflow")
     evaluation = Evaluation(tmp_path, lambda rollout: Played(outcome, calls=0) if rollout.task_id == "a" else scored(1.0))
     assert evaluation.run() == exits.DONE
-    assert "mean reward 0.5000 over 4 rollouts, 2 graded without a model call: context_overflow 2" in evaluation.told
+    assert "mean reward 0.500 over 4 rollouts, 2 graded without a model call: context_overflow 2" in evaluation.told
 
 
 def test_a_rollout_that_raises_is_errored_and_a_configuration_error_ends_everything(tmp_path: Path) -> None:

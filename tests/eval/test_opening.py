@@ -12,6 +12,7 @@ from platoon.local.bases import all_bases
 from platoon.sampling.model_spec import ModelSpec, SamplingSettings
 from platoon.sampling.sample_timeout import SampleTimeout
 from platoon.train.services import check_key
+from platoon.train.trainer.renderers import early_renderers
 
 
 def request(directory: Path, model: str = "local/tiny", path: str | None = None) -> OpenRequest:
@@ -50,14 +51,9 @@ def test_weights_that_the_service_does_not_have_are_named_with_the_place_they_we
 
 @pytest.mark.unit
 def test_an_unknown_base_model_and_a_missing_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def opens() -> None:
-        async with open_policy(request(tmp_path, "local/none")):
-            pass
-
-    with pytest.raises(
-        ConfigError, match=r"inference.model_name: the embedded service has no base model 'local/none' \(there is: "
-    ):
-        asyncio.run(opens())
+    told = r"inference.model_name: the embedded service has no base model 'local/none' \(there is: "
+    with pytest.raises(ConfigError, match=told):
+        early_renderers({"inference": request(tmp_path, "local/none").spec})
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     monkeypatch.setenv("TINKER_API_KEY", "sk-x")
     with pytest.raises(ConfigError, match="TINKER_API_KEY: must begin with 'tml-'"):

@@ -124,6 +124,32 @@ def test_a_summary_of_another_form_is_refused(summary: Any, told: str, tmp_path:
     assert isinstance(error, ConfigError) and f"{tmp_path}/summary.json: {told}" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("results", "results/summary.json: no such summary (write it with `snakemake --profile local train`)"),
+        ("nowhere", "nowhere: no such file or directory (known here: mine)"),
+        ("mime", "mime: no such file or directory (did you mean mine?)"),
+        ("sub/x", "sub/x: no such file or directory (did you mean sub/z?)"),
+        ("sub", "sub/summary.json: no such summary (known here: sub/y, sub/z)"),
+        (
+            "empty/x",
+            "empty/x: no such file or directory "
+            "(write it with `snakemake --profile local train --config recipe=RECIPE results=empty/x`)",
+        ),
+        ("mine/summary.json", "mine/summary.json: is no directory (known here: mine)"),
+    ],
+)
+def test_a_folder_without_a_summary(named: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next command is for this folder, or the folder that has one."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("results", "mine", "sub/y", "sub/z", "empty"):
+        Path(folder).mkdir(parents=True)
+    for folder in ("mine", "sub/y", "sub/z"):
+        Path(folder, "summary.json").write_text("{}")
+    assert str(CliRunner().invoke(show, [named]).exception) == told
+
+
 def test_an_evaluation_of_no_run_is_shown(tmp_path: Path) -> None:
     row = {**ROW, "run": None, "components": {"reward": 1}}
     (tmp_path / "summary.json").write_text(json.dumps({"rule": 1, "runs": {"r": ROW}, "evaluations": {"base": row}}))

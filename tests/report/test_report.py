@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from platoon.config.numbers import change, number, seconds
 from platoon.report.data import report_of
 from platoon.report.drawing import _DRAWINGS, Drawn, averaged, draw
 from platoon.report.figures import CAPTIONS, FIGURES
-from platoon.report.numbers import change, number, seconds
 from platoon.report.page import changes, render, write_report
 
 pytestmark = pytest.mark.unit

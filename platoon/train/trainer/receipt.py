@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import platoon
+from platoon.config.numbers import score
 from platoon.config.text import counted
 from platoon.errors import IdentityError, PlatoonError, Problem
 from platoon.train.checkpoints.rows import checkpoint_rows, deleted_paths, policy_file
@@ -92,7 +93,7 @@ def told_figures(run_dir: Path, row: Mapping[str, Any]) -> str:
     for name, metric in (("reward", "train/reward"), ("loss", "train/loss")):
         values = [step[metric] for step in steps if metric in step]
         if values:
-            return f"{name} {values[0]:.4g} at the first step, {values[-1]:.4g} at the last"
+            return f"{name} {score(values[0])} at the first step, {score(values[-1])} at the last"
     return ""
 
 

@@ -82,16 +82,6 @@ def tokenizer_directory(name: str) -> Path:
         raise ConfigError(Problem(rule, key="train.model_name", advice="use a model that is in reach, or a directory")) from error
 
 
-def unknown_base(model: ModelSpec, key: str = "model_name") -> Problem | None:
-    """Why the embedded service does not have a base model; None when it has it. key: what named it."""
-    from platoon.local.bases import all_bases
-
-    if model.model_name in all_bases():
-        return None
-    rule = f"the embedded service has no base model {quoted(model.model_name)}"
-    return Problem(rule, key=key, advice=f"there is: {', '.join(all_bases())}")
-
-
 def _early(model: ModelSpec) -> Renderer | None:
     """None where only the service knows the tokenizer: then model and settings are checked, each by itself.
 
@@ -127,11 +117,12 @@ def _check_base(model: ModelSpec) -> None:
     """Raises ConfigError for a base model that the embedded service does not have, and for a window that it has not."""
     if base_url(model) != LOCAL:
         return
-    if (problem := unknown_base(model)) is not None:
-        raise ConfigError(problem)
-    from platoon.local.bases import find_base
+    from platoon.local.bases import all_bases
 
-    most = find_base(model.model_name).shape.max_context
+    if (base := all_bases().get(model.model_name)) is None:
+        rule = f"the embedded service has no base model {quoted(model.model_name)}"
+        raise ConfigError(Problem(rule, key="model_name", advice=f"there is: {', '.join(all_bases())}"))
+    most = base.shape.max_context
     if (model.context_window_length or 0) > most:
         rule = f"the embedded service's {model.model_name} takes at most {most} tokens, prompt and reply together"
         raise ConfigError(Problem(rule, key="context_window_length"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from platoon.config.numbers import score
 from platoon.errors import PlatoonError
 from platoon.train.checkpoints.dispatch_files import DispatchParticipant, named_groups
 from platoon.train.checkpoints.kept_groups import GroupStore
@@ -120,7 +121,7 @@ class RlTrainer(TrainerBase):
             await run.end_step(StepResult(result.moved, result.rows_digest, metrics))
             source.step_started()
             if "train/reward" in metrics:
-                reward = f", last reward {metrics['train/reward']:.3f}"
+                reward = f", last reward {score(metrics['train/reward'])}"
 
     def has_unsaved_work(self) -> bool:
         """Groups that settled and no step consumed: short jobs with long rollouts would else never come forward."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from platoon.artifacts.canonical import canonical_digest
 from platoon.artifacts.digests import hex_of, sha256_bytes
+from platoon.config.numbers import score
 from platoon.config.text import counted
 from platoon.errors import ConfigError, Problem
 from platoon.rows.supervised import supervised_block, supervised_rows
@@ -103,7 +104,7 @@ class SftTrainer(TrainerBase):
             run.tell("training", f"step {run.step + 1} of {self.planned_steps()}{loss}")
             result = await self._step(run, epoch, indices)
             await run.end_step(result, sampled=False)
-            loss = f", last loss {result.metrics['train/loss']:.4g}"
+            loss = f", last loss {score(result.metrics['train/loss'])}"
 
     async def _step(self, run: Run, epoch: int, indices: Sequence[int]) -> StepResult:
         batch = [self._rendered[index] for index in indices]

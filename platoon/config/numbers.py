@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 MISSING, MINUS = "–", "−"
+SCORE_DIGITS = 3
 
 
 def number(value: Any, digits: int = 0) -> str:
@@ -14,9 +15,14 @@ def number(value: Any, digits: int = 0) -> str:
     return f"{value:z,.{digits}f}".replace("-", MINUS) if isinstance(value, int | float) else str(value)
 
 
-def change(before: float, after: float, digits: int = 3) -> str:
-    """The difference with its sign; none for what rounds to zero."""
-    text = number(after - before, digits)
+def score(value: Any) -> str:
+    """What a rollout, a run or an evaluation is judged by, in every table, line and figure: a reward, a part of one, a loss."""
+    return number(value, SCORE_DIGITS)
+
+
+def change(before: float, after: float) -> str:
+    """The difference of two scores with its sign; none for what rounds to zero."""
+    text = score(after - before)
     return f"+{text}" if text.strip("0.,") and not text.startswith(MINUS) else text
 
 
