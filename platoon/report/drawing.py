@@ -148,7 +148,7 @@ def _staleness(axes: Axes, report: Report) -> str:
     if run is None or not any(steps for steps, _ in series.values()):
         return "no run recorded how old its rows were"
     if not any(any(values) for _, values in series.values()):
-        return f"{run.name} trained each row on the weights that sampled it"
+        return f"no ages of rows, as {run.name} trained each on the weights that sampled it"
     for color, (key, (steps, values)) in zip(COLORS, series.items(), strict=False):
         axes.step(steps, values, where="mid", color=color, label=AGES[key], **(ABOVE if key == "max" else BELOW))
     axes.set(ylabel="publications", ylim=(-0.05, max(1.0, axes.get_ylim()[1])))

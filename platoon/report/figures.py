@@ -10,7 +10,7 @@ AVERAGED = f"Faint: each step; bold: the average of up to {2 * AROUND_STEPS + 1}
 
 CAPTIONS: Mapping[str, str] = {
     "reward": f"Mean reward of the groups each step trained on, and its parts. {AVERAGED}",
-    "evaluations": "Mean reward of each evaluation, and of each part of it apart.",
+    "evaluations": "Mean reward of each evaluation, and each of its parts.",
     "loss": f"Mean loss of a trained token, a step, in the runs that learn from conversations. {AVERAGED}",
     "tokens": "Tokens a step, by what became of them.",
     "staleness": "How many publications old the trained rows were, mean and oldest, a step.",

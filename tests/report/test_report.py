@@ -170,7 +170,7 @@ NOTHING = {
     "evaluations": "the mean reward of each evaluation was 0",
     "loss": "no loss was a number",
     "tokens": "main had no tokens",
-    "staleness": "main trained each row on the weights that sampled it",
+    "staleness": "no ages of rows, as main trained each on the weights that sampled it",
     "step_time": "the steps of main took no time",
 }
 
