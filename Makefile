@@ -83,7 +83,7 @@ docs: setup
 picture:
 	$(or $(CHROMIUM),chromium) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,1795 \
 	  --user-data-dir=$(CURDIR)/.cache/chromium --screenshot=docs/images/report.png file://$(CURDIR)/results/report.html
-	$(BIN)/python -c 'from PIL import Image; path = "docs/images/report.png"; Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)'
+	$(BIN)/python -c 'from PIL import Image; path = "docs/images/report.png"; Image.open(path).convert("RGB").quantize(128, method=1).save(path, optimize=True)'
 
 lock:
 	rm -rf $(VENV)-lock
