@@ -10,7 +10,7 @@ PIP_INSTALL = $(BIN)/python -m pip install $(shell test -t 2 || echo --quiet) --
 # The service and the trainer share two cores: threads that spin on a barrier cost more than they give.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test lint format bench fuzz fuzz-long docs lock clean
+.PHONY: help setup train test lint format bench fuzz fuzz-long docs picture lock clean
 
 help:
 	@echo 'make setup     the environment in .venv and the compiled core; every other target begins with it'
@@ -21,6 +21,7 @@ help:
 	@echo 'make fuzz      each parser against made-up input, FUZZ_SECONDS (60) a target'
 	@echo 'make fuzz-long the same for half an hour a target, into bench/results/fuzz.json'
 	@echo 'make docs      generate the reference pages and schemas'
+	@echo 'make picture   docs/images/report.png from the page of the last `make train`, by Chromium'
 	@echo 'make clean     remove what builds and runs made (run directories and results included)'
 
 setup: $(READY)
@@ -77,6 +78,12 @@ fuzz-long: setup
 
 docs: setup
 	$(BIN)/python -m platoon docs write
+
+# As high as cards, figures and the tables of the quickstart.
+picture:
+	$(or $(CHROMIUM),chromium) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,1795 \
+	  --user-data-dir=$(CURDIR)/.cache/chromium --screenshot=docs/images/report.png file://$(CURDIR)/results/report.html
+	$(BIN)/python -c 'from PIL import Image; path = "docs/images/report.png"; Image.open(path).convert("RGB").quantize(128, method=1).save(path, optimize=True)'
 
 lock:
 	rm -rf $(VENV)-lock

@@ -45,7 +45,7 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
     from platoon.config.numbers import number, score, seconds
 
     runs = Table(title="runs", title_justify="left", title_style="bold")
-    for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time"):
+    for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time in steps"):
         runs.add_column(column, justify="left" if column == "run" else "right")
     # A run comes after the one it started from, an evaluation where its run does.
     order = _in_order(summary["runs"])
@@ -63,7 +63,7 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
     evaluations = Table(title="evaluations", title_justify="left", title_style="bold")
     parts = sorted({part for row in summary["evaluations"].values() for part in row["components"]})
     parts = [part for part in parts if part != "reward"]
-    for column in ("evaluation", "of run", "mean reward", *parts, "rollouts", "time"):
+    for column in ("evaluation", "of run", "mean reward", *parts, "rollouts", "wall time"):
         evaluations.add_column(column, justify="left" if column in ("evaluation", "of run") else "right")
     found = summary["evaluations"]
     place = {run: number for number, run in enumerate(order)}

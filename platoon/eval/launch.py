@@ -131,7 +131,7 @@ class _Start:
             self.console.say(told([spec.sample_timeout]))
 
         def tell(progress: Progress) -> None:
-            self.console.progress(stage, str(progress), "rollouts")
+            self.console.progress(stage, str(progress), "rollouts" if progress.done < progress.total else "")
 
         with Lease(request.output_dir) as lease, SignalHandlers(stop, self.console.say):
             async with AsyncExitStack() as stack:

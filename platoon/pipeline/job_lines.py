@@ -1,14 +1,15 @@
-"""What Snakemake writes about jobs whose commands write to the same place: a line for each that fails, on a terminal for each.
+"""What Snakemake writes about jobs whose commands write to the same place: a line for each that begins, and for each that fails.
 
-A command says itself why it failed: its shell line, its log and a second account of it would only bury that. Commands draw on a
-terminal, so each line begins there by clearing the status line; how jobs are selected and counted, and why a job that was never
-made is made, goes to Snakemake's log alone.
+A command says itself why it failed: its shell line, its log and a second account of it would only bury that. How jobs are selected
+and counted, and why a job that was never made is made, goes to Snakemake's log alone. Commands draw on a terminal, so each line
+begins there by clearing the status line; elsewhere, where it is read later, a job's line begins with the time.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import time
 from typing import Any
 
 from platoon import exits
@@ -19,6 +20,7 @@ SCHEDULING = ("Select jobs to execute", "Execute ", "DAG of jobs will be updated
 # Of a reason: what every job of a first run has.
 EVERY_JOBS = ("Missing output files", "Input files updated by another job")
 FAILED = "failed: "
+TIME = "%Y-%m-%d %H:%M:%S"
 # What Snakemake says of its own end, which says nothing more to whom a failed job was told.
 ENDINGS = (
     "Shutting down, this might",
@@ -50,9 +52,6 @@ class _JobLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self._failures.line(record)
-            if text is None and not self._is_terminal:
-                self._inner.emit(record)
-                return
             if text := self._short(record) if text is None else text:
                 self._inner.stream.write(f"{CLEAR if self._is_terminal else ''}{text}\n")
                 self._inner.stream.flush()
@@ -66,7 +65,7 @@ class _JobLines(logging.Handler):
         if line is None:
             text = self._inner.format(record)
             return "" if text.startswith(SCHEDULING) else str(self._inner.decorate(record, text))
-        return line
+        return line if self._is_terminal else f"{time.strftime(TIME, time.localtime(record.created))} {line}"
 
     def close(self) -> None:
         self._inner.close()

@@ -12,13 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its headline figures and one row a step."""
+    """One run: its headline figures and one row a step. policies: those it trained beside main."""
 
     name: str
     trainer: str
     parent: str | None
     steps: int
     seed: int | None
+    policies: Sequence[str]
     figures: Mapping[str, Any]
     curve: Sequence[Mapping[str, Any]]
 
@@ -60,6 +61,10 @@ class Evaluation:
     def components(self) -> Mapping[str, float]:
         return self.figures.get("components") or {}
 
+    @property
+    def task_names(self) -> frozenset[str]:
+        return frozenset(task["task"] for task in self.tasks)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -67,6 +72,15 @@ class Report:
 
     runs: Sequence[Run]
     evaluations: Sequence[Evaluation]
+
+    def ancestors(self, run: str) -> set[str]:
+        """The runs that a run's weights come from, itself left out."""
+        parents = {item.name: item.parent for item in self.runs}
+        found: set[str] = set()
+        while (parent := parents.get(run)) is not None and parent not in found:
+            found.add(parent)
+            run = parent
+        return found
 
     @property
     def parts(self) -> Sequence[str]:
@@ -99,6 +113,7 @@ def report_of(receipts: Sequence[Mapping[str, Any]]) -> Report:
                     parent=dig(receipt, "parent", "run"),
                     steps=receipt["steps"],
                     seed=receipt.get("seed"),
+                    policies=sorted(receipt.get("policies") or ()),
                     figures=figures,
                     curve=receipt.get("curve") or (),
                 )

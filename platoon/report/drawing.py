@@ -6,6 +6,7 @@ A figure that has nothing to show says why: an empty place would look like a fau
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,11 @@ if TYPE_CHECKING:
 
 INK, GRID = "#1f2933", "#d9dfe5"
 COLORS = ("#2463a8", "#d9822b", "#3a8f5c", "#8e5ea2", "#b23a48", "#6b7785")
-FONT_POINTS = 10.0
-# Of the labels of bars together, where they fill the width.
-ROW_POINTS = 90.0
 STYLE = {
     "svg.hashsalt": "platoon",
     "svg.fonttype": "path",
     "font.family": "DejaVu Sans",
-    "font.size": FONT_POINTS,
+    "font.size": 10.0,
     "axes.edgecolor": GRID,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -43,7 +41,8 @@ STYLE = {
 SIZE_INCHES = (5.6, 2.9)
 # What stands in a row over the axes, and what the sample of a line takes of it.
 ROW_CHARACTERS, SAMPLE_CHARACTERS = 60, 5
-# Parts of a step's wall time and what they are called; other seconds of a step overlap, so they are not stacked.
+# More bars than this have no room for a number lying flat on each.
+FLAT_BARS = 9
 # In the order of their lines: what lies on another line is dashed, so that both are seen where they are equal.
 TOKENS = {"prompt": "prompts read", "completion": "replies sampled", "trained": "trained"}
 AGES = {"mean": "mean", "max": "oldest"}
@@ -51,7 +50,8 @@ ABOVE_AXES: Mapping[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), 
 FAINT: Mapping[str, Any] = {"alpha": 0.45, "linewidth": 1}
 BELOW: Mapping[str, Any] = {"linewidth": 4, "alpha": 0.45}
 ABOVE: Mapping[str, Any] = {"linewidth": 1.8, "linestyle": (0, (3, 2))}
-WALL_PARTS = {"wait": "rollouts", "train": "training", "publish": "publishing", "save": "saving"}
+# Parts of a step's wall time and what they are called; other seconds of a step overlap, so they are not stacked.
+WALL_PARTS = {"wait": "waiting for rollouts", "train": "training", "publish": "publishing", "save": "saving"}
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ def _reward(axes: Axes, report: Report) -> str:
         return "no run trained from rewards"
     lines = [("reward", run.series("reward"))]
     lines += [(key, run.series("components", key)) for key in run.keys("components") if key != "reward"]
+    if not any(any(values) for _, (_, values) in lines):
+        return f"the mean reward of each step of {run.name} was 0"
     for color, (label, (steps, values)) in zip(COLORS, lines, strict=False):
         _curve(axes, steps, values, color, label)
     axes.set(ylabel="mean")
@@ -101,12 +103,14 @@ def _reward(axes: Axes, report: Report) -> str:
 
 def _loss(axes: Axes, report: Report) -> str:
     runs = [run for run in report.runs if run.trainer == "sft" and run.series("loss")[0]]
+    if not runs:
+        return "no run learned from conversations"
+    if not any(math.isfinite(value) for run in runs for value in run.series("loss")[1]):
+        return "no loss was a number"
     for color, run in zip(COLORS, runs, strict=False):
         steps, values = run.series("loss")
         _curve(axes, steps, values, color, run.name)
         axes.annotate(score(values[-1]), (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", va="center")
-    if not runs:
-        return "no run learned from conversations"
     axes.set(ylabel="nats a token", ylim=(0, None))
     _over_steps(axes, "step")
     _legend_of_curves(axes)
@@ -118,18 +122,19 @@ def _evaluations(axes: Axes, report: Report) -> str:
     if not shown:
         return "no evaluation measured a reward"
     parts = report.parts
+    if not any(any((item.figures["reward_mean"], *item.components.values())) for item in shown):
+        return "the mean reward of each evaluation was 0"
+    flat = len(shown) * (1 + len(parts)) <= FLAT_BARS
     width = 0.8 / len(shown)
-    # As all text, as long as the labels of neighbours do not touch.
-    size = min(FONT_POINTS, ROW_POINTS / (len(shown) * (1 + len(parts))))
     for index, item in enumerate(shown):
         values = [item.figures["reward_mean"], *(item.components.get(part, float("nan")) for part in parts)]
         places = [place + (index - (len(shown) - 1) / 2) * width for place in range(len(values))]
         bars = axes.bar(places, values, width * 0.92, color=COLORS[index % len(COLORS)], label=f"{item.name} ({item.run})")
-        axes.bar_label(bars, fmt=score, padding=2, fontsize=size)
+        axes.bar_label(bars, fmt=score, padding=2, rotation=0 if flat else 90)
     room = ROW_CHARACTERS // (1 + len(parts))
     axes.set_xticks(range(1 + len(parts)), [textwrap.fill(part, max(room - 2, 1)) for part in ("reward", *parts)])
     axes.set(ylabel="mean over rollouts")
-    _from_zero(axes, 1.08)
+    _from_zero(axes, 1.08 if flat else 1.25)
     axes.grid(axis="x", visible=False)
     _legend_above(axes)
     return ""
@@ -141,12 +146,12 @@ def _staleness(axes: Axes, report: Report) -> str:
     if run is None or not any(steps for steps, _ in series.values()):
         return "no run recorded how old its rows were"
     if not any(any(values) for _, values in series.values()):
-        return f"{run.name} trained each row on the weights that sampled it"
+        return f"no ages of rows, as {run.name} trained each on the weights that sampled it"
     for color, (key, (steps, values)) in zip(COLORS, series.items(), strict=False):
         axes.step(steps, values, where="mid", color=color, label=AGES[key], **(ABOVE if key == "max" else BELOW))
     axes.set(ylabel="publications", ylim=(-0.05, max(1.0, axes.get_ylim()[1])))
     _over_steps(axes, f"step of {run.name}")
-    axes.legend(loc="best")
+    _legend_above(axes)
     return ""
 
 
@@ -161,8 +166,10 @@ def _step_time(axes: Axes, report: Report) -> str:
         values = [float(dig(row, "seconds", part) or 0.0) for row in run.curve]
         axes.bar(steps, values, 1.0, bottom=below, color=color, label=WALL_PARTS[part])
         below = [low + value for low, value in zip(below, values, strict=True)]
+    if not any(below):
+        return f"the steps of {run.name} took no time"
     # A stacked bar begins where another ends, which would leave no room above the highest.
-    axes.set(ylabel="seconds", ylim=(0, 1.05 * max(below)) if any(below) else (0, 1))
+    axes.set(ylabel="seconds", ylim=(0, 1.05 * max(below)))
     _over_steps(axes, f"step of {run.name}")
     _legend_above(axes)
     return ""
@@ -170,16 +177,18 @@ def _step_time(axes: Axes, report: Report) -> str:
 
 def _tokens(axes: Axes, report: Report) -> str:
     run = _rl_run(report)
-    series = {key: run.series("tokens", key) for key in TOKENS} if run is not None else {}
-    if run is None or not any(steps for steps, _ in series.values()):
+    series = {key: run.series("tokens", key) for key in TOKENS if run.series("tokens", key)[0]} if run is not None else {}
+    if run is None or not series:
         return "no run recorded its tokens"
+    if not any(any(values) for _, values in series.values()):
+        return f"{run.name} had no tokens"
     styles: Mapping[str, Mapping[str, Any]] = {"prompt": {"linewidth": 2}, "completion": BELOW, "trained": ABOVE}
     for color, (key, (steps, values)) in zip(COLORS, series.items(), strict=False):
-        if steps:
-            axes.plot(steps, values, color=color, label=TOKENS[key], **styles[key])
+        style = styles[key] if len(series) > 1 else {"linewidth": 2}
+        axes.plot(steps, values, color=color, label=TOKENS[key], marker=_marker(steps), **style)
     axes.set(ylabel="tokens", ylim=(0, None))
     _over_steps(axes, f"step of {run.name}")
-    axes.legend(loc="best")
+    _legend_above(axes)
     return ""
 
 
@@ -199,8 +208,13 @@ def _from_zero(axes: Axes, least_top: float = 0.0) -> None:
 
 def _curve(axes: Axes, steps: list[int], values: list[float], color: str, label: str) -> None:
     """Each step faint, their average bold."""
-    axes.plot(steps, values, color=color, **FAINT)
-    axes.plot(steps, averaged(values), color=color, label=label, linewidth=2)
+    axes.plot(steps, values, color=color, marker=_marker(steps), **FAINT)
+    axes.plot(steps, averaged(values), color=color, label=label, marker=_marker(steps), linewidth=2)
+
+
+def _marker(steps: Sequence[int]) -> str:
+    """A line of one point is not seen."""
+    return "o" if len(steps) == 1 else ""
 
 
 def _legend_of_curves(axes: Axes) -> None:

@@ -10,10 +10,10 @@ AVERAGED = f"Faint: each step; bold: the average of up to {2 * AROUND_STEPS + 1}
 
 CAPTIONS: Mapping[str, str] = {
     "reward": f"Mean reward of the groups each step trained on, and its parts. {AVERAGED}",
-    "evaluations": "Held-out tasks before and after: the whole reward, and its parts apart.",
+    "evaluations": "Mean reward of each evaluation, and each of its parts.",
     "loss": f"Mean loss of a trained token, a step, in the runs that learn from conversations. {AVERAGED}",
-    "tokens": "Tokens a step: prompts read, replies sampled, and those of them that trained.",
+    "tokens": "Tokens a step, by what became of them.",
     "staleness": "How many publications old the trained rows were, mean and oldest, a step.",
-    "step_time": "Where each step's seconds went: waiting for rollouts, training, publishing, saving.",
+    "step_time": "Where each step's seconds went.",
 }
 FIGURES: tuple[str, ...] = tuple(CAPTIONS)

@@ -9,7 +9,7 @@ from typing import Any
 
 from platoon.artifacts.publish import publish_bytes
 from platoon.config.numbers import change, number, score, seconds
-from platoon.report.data import Report
+from platoon.report.data import Evaluation, Report
 from platoon.report.drawing import Drawn, draw
 from platoon.report.figures import CAPTIONS, FIGURES
 
@@ -33,24 +33,35 @@ def render(report: Report, drawn: Mapping[str, Drawn], recipe: str = "") -> str:
     return environment.from_string(source).render(
         recipe=recipe,
         runs=report.runs,
+        policies=any(run.policies for run in report.runs),
         evaluations=report.evaluations,
         changes=changes(report),
         parts=report.parts,
-        figures=[(name, CAPTIONS[name], drawn[name]) for name in FIGURES],
+        figures=[(name, CAPTIONS[name], drawn[name]) for name in FIGURES if not drawn[name].nothing],
+        not_drawn=list(dict.fromkeys(drawn[name].nothing for name in FIGURES if drawn[name].nothing)),
         example=report.example,
     )
 
 
 def changes(report: Report) -> Sequence[Mapping[str, Any]]:
-    """First and last evaluation side by side, by part of the reward; empty with fewer than two."""
+    """What training changed, by part of the reward: the last evaluation that has one of what its run came from, on the same tasks.
+
+    Empty without such a pair: means over other tasks, or of runs side by side, are no change.
+    """
     scored = [item for item in report.evaluations if item.figures.get("reward_mean") is not None]
-    if len(scored) < 2:
-        return ()
-    first, last = scored[0], scored[-1]
-    parts = ["reward", *sorted((set(first.components) & set(last.components)) - {"reward"})]
-    rows = []
-    for part in parts:
-        before = first.figures["reward_mean"] if part == "reward" else first.components[part]
-        after = last.figures["reward_mean"] if part == "reward" else last.components[part]
-        rows.append({"part": part, "first": first.name, "last": last.name, "before": before, "after": after})
-    return rows
+    for last in reversed(scored):
+        ancestors = report.ancestors(last.run)
+        first = next((item for item in scored if item.run in ancestors and item.task_names == last.task_names), None)
+        if first is not None:
+            return _changes(first, last)
+    return ()
+
+
+def _changes(first: Evaluation, last: Evaluation) -> Sequence[Mapping[str, Any]]:
+    pairs = {"mean reward": (first.figures["reward_mean"], last.figures["reward_mean"])}
+    both = sorted((set(first.components) & set(last.components)) - {"reward"})
+    pairs |= {part: (first.components[part], last.components[part]) for part in both}
+    return [
+        {"part": part, "first": first.name, "last": last.name, "before": before, "after": after}
+        for part, (before, after) in pairs.items()
+    ]

@@ -161,6 +161,20 @@ def test_the_last_line_says_where_the_report_is(tmp_path: Path) -> None:
     assert (tmp_path / "out/reports/final_report.json").is_file()
 
 
+def test_nothing_is_waited_for_once_all_rollouts_are_done(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Seen(Console):
+        def progress(self, stage: str, detail: str = "", waiting_for: str = "", *, patience_s: float = 0.0) -> None:
+            seen.append((detail, waiting_for))
+
+    evaluation = Evaluation(tmp_path, rewards)
+    with Seen(io.StringIO()) as console:
+        evaluate(evaluation.request, console, evaluation._open, evaluation._player)
+    waits = [waiting_for for detail, waiting_for in seen if " of 4 rollouts" in detail]
+    assert waits == ["rollouts"] * 4 + [""]
+
+
 def test_the_same_seeds_before_and_after_whatever_else_is_in_the_split() -> None:
     before = plan_rollouts([("default", ("a", "b"))], 2)
     after = plan_rollouts([("default", ("new", "b", "a"))], 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -107,8 +108,24 @@ def test_a_job_that_failed_is_told_in_one_line(stream: io.StringIO, monkeypatch:
     assert "platoon train" not in text and "None" not in text
 
 
-def test_elsewhere_the_rest_stays_as_it_is() -> None:
-    assert "Select jobs to execute..." in handled(io.StringIO(), record("Select jobs to execute..."))
+def test_elsewhere_a_job_is_one_line_that_begins_with_the_time() -> None:
+    """Scheduling is left out there too; what a rule without a message tells stays whole."""
+    bare = job("Missing output files: x", message=None)
+    bare.__dict__.update({"input": ["a"], "output": [], "log": [], "benchmark": None, "wildcards": {}})
+    bare.__dict__.update({"priority": 0, "threads": 1, "resources": {}, "msg": None})
+    text = handled(
+        io.StringIO(),
+        record("Select jobs to execute..."),
+        record("Execute 1 jobs...", LogEvent.JOB_STARTED),
+        record("filtered"),
+        job("Updated input files: tasks/a; Input files updated by another job: b"),
+        bare,
+        record("Complete log(s): .snakemake/log/x"),
+    )
+    first, *rest = text.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d train main \(Updated input files: tasks/a\)", first)
+    assert [line.strip() for line in rest[1:4]] == ["rule train_run:", "input: a", "jobid: 18"]
+    assert rest[-1] == "Complete log(s): .snakemake/log/x" and "\x1b" not in text
 
 
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "pipe"])

@@ -50,7 +50,7 @@ def receipts(steps: int = 6) -> list[dict[str, Any]]:
     return [
         train,
         {"kind": "evaluation", "name": "before", "run": "warm", "figures": before, "tasks": [{"task": "t", "reward_mean": 0.3}]},
-        {"kind": "evaluation", "name": "after", "run": "main", "figures": after, "example": example},
+        {"kind": "evaluation", "name": "after", "run": "main", "figures": after, "tasks": [{"task": "t"}], "example": example},
     ]
 
 
@@ -63,7 +63,7 @@ def test_the_page_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
     text = first.decode()
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?https?:", text), "the page must need nothing else"
     assert text.count("<svg") == len(FIGURES) - 1
-    assert '<figure id="loss"><p>Nothing to draw: no run learned from conversations.</p><figcaption>' in text
+    assert 'class="absent">Not drawn: no run learned from conversations.<' in text and 'id="loss"' not in text
     assert "0.310 → 0.620" in text
     assert "+0.330" in text, "the part 'state' stands apart"
 
@@ -125,6 +125,7 @@ def test_long_names_leave_a_figure_its_room() -> None:
     rows = receipts()
     for row in rows:
         row["run"] += "-with-shuffled-advantages"
+    rows += [{**rows[2], "name": f"after-{index}"} for index in range(3)]
     assert 'class="name">main-with-shuffled-advantages<' in render(report_of(rows), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
     for name in FIGURES:
         draw(name, report_of(rows))  # a figure whose legend takes all its room warns
@@ -155,15 +156,74 @@ def test_text_of_a_rollout_is_never_markup() -> None:
 
 
 def test_a_figure_says_why_it_shows_nothing(tmp_path: Path) -> None:
-    """In the page and in its file; a run that trained each row on the weights that sampled it has no ages to draw."""
+    """In its file, and in one sentence of the page, which has no empty boxes and no table without rows."""
     write_report(report_of([]), tmp_path / "report.html", tmp_path / "figures")
     text = (tmp_path / "report.html").read_text()
-    assert text.count("Nothing to draw: no ") == text.count("<figcaption>") == len(FIGURES) and "<svg" not in text
+    assert "Not drawn: no run trained from rewards; no " in text
+    assert not re.search("<svg|<figure|<table", text)
     assert len(list((tmp_path / "figures").glob("*.svg"))) == len(FIGURES)
+
+
+ZERO = {"mean": 0.0, "max": 0.0, "prompt": 0, "completion": 0, "trained": 0, "wait": 0.0, "train": 0.0, "publish": 0.0}
+NOTHING = {
+    "reward": "the mean reward of each step of main was 0",
+    "evaluations": "the mean reward of each evaluation was 0",
+    "loss": "no loss was a number",
+    "tokens": "main had no tokens",
+    "staleness": "no ages of rows, as main trained each on the weights that sampled it",
+    "step_time": "the steps of main took no time",
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_values_that_draw_no_picture_are_told_in_words(name: str) -> None:
+    """Nothing but zeros is an axis around nothing, and what is no number leaves none."""
     rows = receipts()
     for point in rows[0]["curve"]:
-        point["staleness"] = {"mean": 0.0, "max": 0.0}
-    assert draw("staleness", report_of(rows)).nothing == "main trained each row on the weights that sampled it"
+        point["reward"] = 0.0
+        point["components"] = dict.fromkeys(point["components"], 0.0)
+        point.update({key: {part: ZERO.get(part, 0.0) for part in point[key]} for key in ("staleness", "seconds", "tokens")})
+    for row in rows[1:]:
+        row["figures"].update(reward_mean=0.0, components=dict.fromkeys(row["figures"]["components"], 0.0))
+    warm = {"kind": "train", "run": "warm", "trainer": "sft", "steps": 1, "curve": [{"step": 1, "loss": "nan"}]}
+    assert draw(name, report_of([warm, *rows])).nothing == NOTHING[name]
+
+
+@pytest.mark.parametrize("name", ["reward", "loss", "tokens"])
+def test_a_single_step_is_seen(name: str) -> None:
+    warm = {"kind": "train", "run": "warm", "trainer": "sft", "steps": 1, "curve": [{"step": 1, "loss": 7.0}]}
+    lines = drawn_lines(name, [warm, *receipts(1)])
+    assert {line.get_marker() for label, line in lines.items() if label not in ("average", "each step")} == {"o"}
+
+
+def test_the_policies_of_a_run_stand_in_the_table_where_there_are_several() -> None:
+    rows = receipts()
+    empty = dict.fromkeys(FIGURES, Drawn("<svg></svg>"))
+    assert "policies</th>" not in render(report_of(rows), empty)
+    rows[0]["policies"] = {"judge": {}, "helper": {}}
+    text = render(report_of(rows), empty)
+    assert '<th class="name">policies</th>' in text and '<td class="name">main, helper, judge</td>' in text
+
+
+def test_times_are_named_for_what_they_are() -> None:
+    text = render(report_of(receipts()), dict.fromkeys(FIGURES, Drawn("<svg></svg>")))
+    assert text.count("<th>time in steps</th>") == text.count("<th>wall time</th>") == 1 and "<th>time</th>" not in text
+
+
+@pytest.mark.parametrize(
+    ("change_of", "is_change"),
+    [
+        ({}, True),
+        ({"tasks": [{"task": "another"}]}, False),
+        ({"run": "warm"}, False),
+        ({"run": "beside"}, False),
+    ],
+    ids=["of its parent", "other tasks", "the same run", "a run beside it"],
+)
+def test_a_change_is_what_training_made_of_the_same_tasks(change_of: dict[str, Any], is_change: bool) -> None:
+    rows = receipts()
+    rows[2].update(change_of)
+    assert bool(changes(report_of(rows))) == is_change
 
 
 def test_evaluations_stand_with_the_parts_of_their_rewards() -> None:

@@ -133,6 +133,8 @@ def test_elsewhere_it_writes_plain_lines(trained: Clone) -> None:
     assert "\x1b" not in text and "\r" not in text
     lines = text.splitlines()
     assert "starting: run main (waiting for the embedded service)" in lines
+    assert any(re.fullmatch(r"[-0-9]{10} [:0-9]{8} train main", line) for line in lines)
+    assert not [line for line in lines if line.startswith(("Job ", "Reason", "Select", "Execute", "Updating"))]
     assert [line for line in lines if line.startswith("run main: 2 steps done, checkpoint final; reward ")]
     assert len([line for line in lines if line.startswith("training")]) <= 4, "a step is no line of its own"
     log = (trained.root / "logs/train/main.log").read_text()

@@ -93,13 +93,17 @@ class TrainStep:
 
     async def _take(self) -> JudgedGroup:
         began = self.clock()
-        self.tell(f"{len(self._groups)} of {self.settings.batch_size} groups")
+        self._tell_groups()
         group = await self.waits.alive(self.source.take(interruptible=not self._updated), what="a group of rollouts")
         self._seconds["waiting"] += self.clock() - began
         versions = {policy: item.version for policy, item in self.policies.items()}
         judged = judge(group, versions, self.settings)
         self._groups.append(judged)
+        self._tell_groups()
         return judged
+
+    def _tell_groups(self) -> None:
+        self.tell(f"{len(self._groups)} of {self.settings.batch_size} groups")
 
     async def _apply(self, updates: Mapping[str, PolicyUpdate], sent: Mapping[str, list[Microbatch]]) -> None:
         began = self.clock()
