@@ -60,7 +60,7 @@ def _lacks_tools() -> str | None:
     )
 
 
-# Each program that a parser is compared with, and the package that brings it.
+# Each program that a parser is compared with or that fetching calls, and the package that brings it.
 REFERENCE_TOOLS = {
     "mksquashfs": "squashfs-tools",
     "unsquashfs": "squashfs-tools",
@@ -70,6 +70,7 @@ REFERENCE_TOOLS = {
     "skopeo": "skopeo",
     "umoci": "umoci",
     "zstd": "zstd",
+    "git-lfs": "git-lfs",
 }
 
 
@@ -105,7 +106,7 @@ GROUPS = (
     Group("slurm", "a one-node Slurm started for the tests", _lacks_slurm, waits=True),
     Group("process", "commands in process sandboxes, servers on loopback", lambda: None),
     Group("model", "torch and the tinker SDK against the embedded service", _lacks_model),
-    Group("tools", "the reference tools that parsers are compared with", _lacks_tools),
+    Group("tools", "tools that fetching calls, and those that parsers are compared with", _lacks_tools),
     Group("hpc", "the container runtimes of clusters", _lacks_apptainer),
     Group("docker", "docker's compose as the oracle of compose plans", _lacks_compose),
     Group("harbor", "the Harbor CLI itself at its pin", _lacks_harbor, by_hand=True),

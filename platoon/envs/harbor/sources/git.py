@@ -195,17 +195,17 @@ def _fill_pointers(checkout: Checkout, path: str, shown: str) -> None:
     if not (pointers := list(_pointers(checkout.tree, path))):
         return
     try:
-        checkout.pull_lfs(pointers)
+        checkout.fill_pointers(pointers)
     except GitError as error:
-        raise _pointer_fault(pointers, path, shown) from error
+        raise _pointer_fault(pointers, path, shown, f": {error.reason}") from error
     if left := list(_pointers(checkout.tree, path)):
         raise _pointer_fault(left, path, shown)
 
 
-def _pointer_fault(pointers: Sequence[str], path: str, shown: str) -> ConfigError:
+def _pointer_fault(pointers: Sequence[str], path: str, shown: str, reason: str = "") -> ConfigError:
     key = printable(pointers[0].removeprefix(f"{path}/"))
-    advice = "install git-lfs, or use the dataset's hf:// address where it has one"
-    return ConfigError(Problem("is a pointer to a file that git LFS did not give", key=key, file=shown, advice=advice))
+    advice = "install git-lfs where it is missing, or use the dataset's hf:// address where it has one"
+    return ConfigError(Problem(f"is a pointer to a file that git LFS did not give{reason}", key=key, file=shown, advice=advice))
 
 
 def _pointers(tree: Path, path: str) -> Iterator[str]:

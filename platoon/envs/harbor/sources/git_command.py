@@ -50,16 +50,20 @@ _ABSENT = re.compile(
     r"|does not exist|unadvertised object|no such remote ref|repository not found",
     re.IGNORECASE,
 )
-_NOISE = re.compile(r"^(?:warning: |hint: |remote: (?:Enumerating|Counting|Compressing|Total)|From |From: )")
+_NOISE = re.compile(
+    r"^(?:warning: |hint: |remote: (?:Enumerating|Counting|Compressing|Total)|From |From: "
+    r"|Errors logged to |Use `git lfs logs|error: external filter )"
+)
 
 
 class GitError(PlatoonError):
-    """git failed. stderr: what it said, without secrets. is_absent: what was asked for is not there."""
+    """git failed. stderr: what it said, without secrets. reason: its last lines. is_absent: what was asked for is not there."""
 
     def __init__(self, what: str, stderr: str) -> None:
         self.stderr = stderr
         self.is_absent = _ABSENT.search(stderr) is not None
-        super().__init__(f"{what}: {_last_lines(stderr)}")
+        self.reason = _last_lines(stderr)
+        super().__init__(f"{what}: {self.reason}")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ next one goes on from there. Trees are listed without any blob; a checkout bring
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,9 @@ NO_FILTER_HOSTS = ("huggingface.co", "hf.co")
 LIST_WHOLE_FROM = 64
 # Over the attributes of a commit, which may stand above a task and so outside its tree: files are the blobs that the tree names.
 PLAIN_ATTRIBUTES = "* -text !eol !ident !filter !working-tree-encoding\n"
+LFS_ATTRIBUTES = "* -text !eol !ident filter=lfs !working-tree-encoding\n"
+# As git's own filter, for `git lfs pull` lists the whole commit with sizes, for which git fetches each blob that was left out.
+LFS_SETTINGS = ("-c", "filter.lfs.process=git-lfs filter-process", "-c", "filter.lfs.required=true")
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,19 @@ class Checkout:
     """Files of a commit below `tree`."""
 
     tree: Path
+    commit: str
     git: Git
 
-    def pull_lfs(self, paths: Iterable[str]) -> None:
-        """Replaces LFS pointers at `paths` by their files. Raises GitError, also where git has no LFS."""
-        include = ",".join(paths)
-        self.git.run("lfs", "pull", f"--include={include}", "--exclude=", what="its LFS files could not be fetched")
+    def fill_pointers(self, paths: Sequence[str]) -> None:
+        """Puts the files of LFS pointers at `paths` in their place. Raises GitError, also where git has no LFS."""
+        for path in paths:
+            # git would take a pointer that it wrote itself for a file that is as it should be.
+            (self.tree / path).unlink()
+        arguments = ("checkout", "--force", "--quiet", self.commit, "--pathspec-from-file=-", "--pathspec-file-nul")
+        names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        git = replace(self.git, extra={**self.git.extra, "GIT_LFS_SKIP_SMUDGE": "0"})
+        with _attributes(git, LFS_ATTRIBUTES):
+            git.run(*LFS_SETTINGS, *arguments, stdin=names, what="its LFS files could not be fetched")
 
 
 @dataclass(frozen=True)
@@ -167,7 +178,7 @@ class GitStore:
             git = self.git.at(tree, place / "index")
             git.run("sparse-checkout", "set", "--no-cone", "--stdin", stdin=patterns, what="the checkout failed")
             arguments = ("checkout", "--quiet", "--force", "--detach", commit)
-            with self._plain():
+            with _attributes(git, PLAIN_ATTRIBUTES):
                 try:
                     git.run(*arguments, what="the checkout failed")
                 except GitError as error:
@@ -176,17 +187,7 @@ class GitStore:
                     # Some servers leave blobs out and do not give them later.
                     self._fetch(commit, filtered=False)
                     git.run(*arguments, what="the checkout failed")
-            yield Checkout(tree, git)
-
-    @contextmanager
-    def _plain(self) -> Iterator[None]:
-        """git converts no file in the block; after it attributes hold again, by which git LFS knows its files."""
-        attributes = self.git.directory / "info" / "attributes"
-        attributes.write_text(PLAIN_ATTRIBUTES)
-        try:
-            yield
-        finally:
-            attributes.unlink(missing_ok=True)
+            yield Checkout(tree, commit, git)
 
     def _fetch(self, what: str, *, filtered: bool = True) -> None:
         is_filtered = filtered and (urlsplit(self.url).hostname or "") not in NO_FILTER_HOSTS
@@ -240,6 +241,17 @@ def open_store(url: str, tools: FetchTools, *, commit: str | None = None, shown_
         for stale in ("shallow.lock", "config.lock", "config.worktree.lock", "HEAD.lock", "info/sparse-checkout.lock"):
             (directory / stale).unlink(missing_ok=True)
         yield GitStore(git, cache)
+
+
+@contextmanager
+def _attributes(git: Git, lines: str) -> Iterator[None]:
+    """In the block these attributes stand over those of any commit."""
+    file = git.directory / "info" / "attributes"
+    file.write_text(lines)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def sparse_pattern(path: str) -> str:

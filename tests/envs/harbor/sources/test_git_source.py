@@ -255,37 +255,6 @@ def test_one_commit_has_one_lock_whatever_the_cache_saw_before(make_repository: 
     assert warm.to_bytes() == cold(options).lock.to_bytes() == fetching(options, repair=True).lock.to_bytes()
 
 
-def test_lfs_pointers_that_stay_fail_the_fetch(make_repository: MakeRepository, fetching: Fetching) -> None:
-    repository = make_repository()
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
-    repository.task("one", {"environment/big.bin": pointer, ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})
-    commit = repository.commit()
-    with pytest.raises(ConfigError, match=r"one: environment/big\.bin: is a pointer to a file that git LFS did not give"):
-        fetching({"dataset": f"git+{repository.url}@{commit}"})
-
-
-def test_lfs_files_are_pulled(make_repository: MakeRepository, fetching: Fetching, tmp_path: Path) -> None:
-    """With a stand-in for `git-lfs` that, as that does, writes each file it is asked for which has its attribute."""
-    repository = make_repository()
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
-    repository.task("one", {"environment/big.bin": pointer, ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})
-    commit = repository.commit()
-    fake = tmp_path / "lfs" / "git-lfs"
-    fake.parent.mkdir()
-    fake.write_text(
-        """#!/bin/sh
-for word in "$@"; do
-    case $word in --include=*) file=${word#*=} ;; *) continue ;; esac
-    case $(git check-attr --cached filter -- "$file") in *": lfs") printf large > "$GIT_WORK_TREE/$file" ;; esac
-done
-"""
-    )
-    fake.chmod(0o755)
-    fetching.environment["PATH"] = f"{fake.parent}:{fetching.environment['PATH']}"
-    (row,) = fetching({"dataset": f"git+{repository.url}@{commit}"}).lock.tasks
-    assert (fetching.cache.task(row.digest) / "environment/big.bin").read_text() == "large"
-
-
 def test_an_interrupted_fetch_goes_on(
     make_repository: MakeRepository, fetching: Fetching, monkeypatch: pytest.MonkeyPatch, git_calls: Callable[[], list[str]]
 ) -> None:
