@@ -21,6 +21,8 @@ SCHEDULING = ("Select jobs to execute", "Execute ", "DAG of jobs will be updated
 EVERY_JOBS = ("Missing output files", "Input files updated by another job")
 FAILED = "failed: "
 TIME = "%Y-%m-%d %H:%M:%S"
+# A job's line as it is written where it is read later.
+TIMED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<message>.+?)(?: \((?P<reasons>.+)\))?$")
 # What Snakemake says of its own end, which says nothing more to whom a failed job was told.
 ENDINGS = (
     "Shutting down, this might",

@@ -21,7 +21,7 @@ from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
 from platoon.host.processes import die_with_parent
-from platoon.pipeline.job_lines import FAILED
+from platoon.pipeline.job_lines import FAILED, TIMED
 from platoon.shipped import snakefile
 from platoon.site import DEFAULTS, site_file
 
@@ -31,7 +31,8 @@ KEPT_LINES = 60
 RULES = ("resolve", "lock", "plan", "image_map")
 # What the target itself says of its job, which makes nothing (rules/images.smk).
 TARGET = "all inputs are there"
-_JOB = re.compile(r"^Job \d+: (?P<message>.+)$")
+# A dry run's lines are Snakemake's own.
+_PLANNED = re.compile(r"^Job \d+: (?P<message>.+)$")
 _STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
 
 
@@ -44,7 +45,7 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
         for line in process.stdout:
             text = line.rstrip("\n")
             tail.append(text)
-            if (found := _JOB.match(text)) and found["message"] != TARGET:
+            if (found := (_PLANNED if dry_run else TIMED).match(text)) and found["message"] != TARGET:
                 steps += 1
                 console.say(f"{'would ' if dry_run else ''}{found['message']}")
         code = process.wait()

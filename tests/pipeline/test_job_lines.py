@@ -12,7 +12,7 @@ from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from platoon import exits
-from platoon.pipeline.job_lines import job_line, shorten
+from platoon.pipeline.job_lines import TIMED, job_line, shorten
 from tests.screens import shown
 
 pytestmark = pytest.mark.unit
@@ -124,6 +124,10 @@ def test_elsewhere_a_job_is_one_line_that_begins_with_the_time() -> None:
     )
     first, *rest = text.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d train main \(Updated input files: tasks/a\)", first)
+    # As `prepare` reads it, with and without reasons.
+    for line, reasons in ((first, "Updated input files: tasks/a"), (first.partition(" (")[0], None)):
+        found = TIMED.match(line)
+        assert found is not None and (found["message"], found["reasons"]) == ("train main", reasons)
     assert [line.strip() for line in rest[1:4]] == ["rule train_run:", "input: a", "jobid: 18"]
     assert rest[-1] == "Complete log(s): .snakemake/log/x" and "\x1b" not in text
 
