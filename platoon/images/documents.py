@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from platoon.artifacts.reading import parse_json
+from platoon.config.problems import from_validation_error
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 
@@ -70,8 +71,4 @@ def parse(model: type[Model], data: bytes, shown: str) -> Model:
     try:
         return TypeAdapter(model).validate_python(value)
     except ValidationError as error:
-        problems = [
-            Problem(printable(fault["msg"]), key=printable(".".join(str(part) for part in fault["loc"])), file=shown)
-            for fault in error.errors(include_url=False, include_input=False)
-        ]
-        raise ConfigError(problems) from error
+        raise ConfigError(from_validation_error(error, model, value, lambda path: shown)) from None

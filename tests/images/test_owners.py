@@ -175,8 +175,10 @@ def test_damaged_documents_are_named(layout: Layout) -> None:
     [
         ("{", "is no JSON"),
         ("[" * 100_000, "is no JSON"),
-        ("[]", "index.json: Input should be a valid dictionary"),
-        ('{"manifests": [{"digest": 1, "size": -1}]}', "manifests.0.digest: Input should be a valid string"),
+        ("[]", "index.json: must be a mapping, got []"),
+        ("{}", "index.json: manifests: is required"),
+        ('{"manifests": [3]}', "index.json: manifests.0: must be a mapping, got 3"),
+        ('{"manifests": [{"digest": 1, "size": -1}]}', "manifests.0.digest: must be text, got 1\n"),
         (json.dumps({"manifests": [{"digest": "sha512:00", "size": 1, "mediaType": MANIFEST}]}), "names a blob by sha512:00"),
         (json.dumps({"manifests": [{"digest": "sha256:../x", "size": 1, "mediaType": INDEX}]}), "names a blob by sha256:../x"),
         ('{"manifests": []}', "there are: none"),
