@@ -1,13 +1,15 @@
 """An image in an OCI layout: which manifest is the one for this machine, and where its layers lie.
 
 Everything is found by digest from `index.json` on, and each document is held against the digest that led to it; the layers are only
-named, with all that their reader must verify. Nothing outside `blobs/` is read but `index.json`.
+named, with all that their reader must verify. Nothing outside `blobs/` is read but `oci-layout`, which says what the rest follows,
+and `index.json`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import Field
 
@@ -27,6 +29,10 @@ CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.c
 REFERENCE_NAME = "org.opencontainers.image.ref.name"
 # With the repository before the tag, as Docker and containerd add it.
 FULL_NAME = "io.containerd.image.name"
+
+
+class _Layout(Document):
+    version: Literal["1.0.0"] = Field(alias="imageLayoutVersion")
 
 
 class _Descriptor(Document):
@@ -61,6 +67,7 @@ def layout_layers(files: SavedFiles, wanted: str, name: str | None = None) -> tu
     wanted: `os/architecture[/variant]`. name: the image's reference name or its manifest's digest, where a layout holds several.
     Raises ConfigError, naming what there is, where none or more than one fits.
     """
+    parse(_Layout, files.read(MARKER), files.shown(MARKER))
     image = _choose(files, wanted, name)
     diff_ids = image.config.rootfs.diff_ids
     if len(diff_ids) != len(image.manifest.layers):

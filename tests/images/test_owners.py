@@ -189,6 +189,24 @@ def test_an_index_that_is_none(layout: Layout, text: str, rule: str) -> None:
     assert rule in refusal(layout)
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('{"imageLayoutVersion": "2.0.0"}', 'imageLayoutVersion: must be one of 1.0.0, got "2.0.0"'),
+        ('{"imageLayoutVersion": 1}', "imageLayoutVersion: must be one of 1.0.0, got 1"),
+        ("{}", "imageLayoutVersion: is required"),
+        ("[]", "must be a mapping, got []"),
+        ("", "is no JSON"),
+        (" " * (DOCUMENT_BYTES + 1), "is larger than"),
+    ],
+)
+def test_a_layout_of_another_version_is_not_read(layout: Layout, text: str, rule: str) -> None:
+    layout.add(layout.image([LOWER]))
+    marker = layout.directory / "oci-layout"
+    marker.write_text(text)
+    assert refusal(layout).startswith(f"{marker}: {rule}")
+
+
 def test_indexes_are_not_followed_for_ever(layout: Layout) -> None:
     descriptor = layout.image([LOWER])
     for _ in range(5):
