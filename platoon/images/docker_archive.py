@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from platoon.artifacts.digests import PREFIX, sha256_bytes
-from platoon.config.text import printable
+from platoon.config.text import counted, few, printable, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.images.documents import Document, ImageConfig, fits, parse
 from platoon.images.saved_files import LayerBlob, SavedFiles
@@ -28,7 +28,7 @@ class _Listed(Document):
     layers: list[str] = Field(alias="Layers")
 
     def __str__(self) -> str:
-        return printable(" ".join(self.names or [self.config]))
+        return short_path(" ".join(self.names or [self.config]))
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,13 @@ def archive_layers(files: SavedFiles, wanted: str, name: str | None = None) -> t
     ]
     fitting = [image for image in images if fits(image.config, wanted)]
     if len(fitting) != 1:
-        platforms = {str(image.listed): f" ({printable(str(image.config))})" for image in images}
-        there = ", ".join(f"{listed}{platforms.get(str(listed), '')}" for listed in listed_images) or "none"
-        called = f" called {printable(name)}" if name else ""
-        rule = f"holds {len(fitting) or 'no'} image{'s' * bool(fitting)}{called} for {printable(wanted)}; there are: {there}"
-        raise ConfigError(Problem(rule, file=files.shown(), advice="choose with --image and --platform"))
+        platforms = {str(image.listed): f" ({short_path(str(image.config))})" for image in images}
+        there = few([f"{listed}{platforms.get(str(listed), '')}" for listed in listed_images])
+        called = f" called {short_path(name)}" if name else ""
+        number = counted(len(fitting), "image") if fitting else "no image"
+        rule = f"holds {number}{called} for {printable(wanted)}; there are: {there or 'none'}"
+        advice = "choose with --platform and --image, by what is listed" if there else ""
+        raise ConfigError(Problem(rule, file=files.shown(), advice=advice))
     image = fitting[0]
     names, diff_ids = image.listed.layers, image.config.rootfs.diff_ids
     if len(diff_ids) != len(names):

@@ -60,7 +60,7 @@ def test_a_layout_is_chosen_from(layer: Path, capfdbinary: pytest.CaptureFixture
     layout = Layout(Path("layout"))
     layout.add(layout.image([TAR], "riscv64", annotations={"org.opencontainers.image.ref.name": "it"}))
     code, _, error = run(capfdbinary, "layout")
-    assert code == exits.CONFIG and "there are: linux/riscv64 (choose with --platform and --image)" in error
+    assert code == exits.CONFIG and " (linux/riscv64) (choose with --platform and --image, by name or digest)" in error
     assert run(capfdbinary, "layout", "--platform", "linux/riscv64", "--image", "it")[:2] == (exits.DONE, MANIFEST)
 
 
