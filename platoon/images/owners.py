@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from platoon import _native
+from platoon import _native, exits
 from platoon._native import OWNERS_RULE
 from platoon.artifacts.digests import DataError, UnsupportedError, sha256_bytes
-from platoon.config.text import printable
+from platoon.config.text import printable, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.images.docker_archive import MANIFEST, archive_layers
 from platoon.images.documents import this_platform
 from platoon.images.oci_layout import MARKER, layout_layers
 from platoon.images.saved_files import ArchiveFiles, DirectoryFiles, LayerBlob, SavedFiles
 
-__all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "OwnerManifest", "image_layers", "layer_manifest", "owners_of"]
+__all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "NothingToChooseError", "OwnerManifest", "image_layers", "layer_manifest", "owners_of"]
 
 SQUASHFS_MAGIC = b"hsqs"
 SIF_MAGIC, SIF_MAGIC_AT = b"SIF_MAGIC", 32
@@ -30,6 +30,12 @@ SQUASHFS_LAYER = "application/vnd.sylabs.image.layer.v1.squashfs"
 
 # What reading images raises, beside ConfigError for a layout that cannot be used.
 OWNERS_ERRORS = (OSError, DataError, UnsupportedError)
+
+
+class NothingToChooseError(ConfigError):
+    """A platform or a name was given for what is no saved image."""
+
+    exit_code = exits.USAGE
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,14 @@ def owners_of(paths: Sequence[Path], *, platform: str | None = None, name: str |
     """The manifest of one image: a squashfs, a SIF or OCI-SIF, a saved image, or the files of its layers, lowest first.
 
     A saved image is an OCI layout or what `docker save` makes, as a directory or an uncompressed tar; all its digests are verified.
-    platform (`os/architecture[/variant]`, this machine's without it) and name (`image_layers`) choose from it; files have neither.
-    Raises OWNERS_ERRORS and ConfigError.
+    platform (`os/architecture[/variant]`, this machine's without it) and name (`image_layers`) choose from it; other files have
+    neither. Raises OWNERS_ERRORS and ConfigError.
     """
     images = [(path, _image(path)) for path in paths]
     alone, found = next((pair for pair in images if pair[1] is not None), (paths[0], None))
+    if (platform or name) and (found is None or isinstance(found, str)):
+        rule = f"is {found or 'a layer'} and no saved image, which --platform and --image choose from"
+        raise NothingToChooseError(Problem(rule, file=short_path(str(alone)), advice="leave them out"))
     if found is None:
         return layer_manifest(paths)
     if len(paths) > 1:

@@ -185,7 +185,7 @@ def test_switches_of_refuse(task: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run(str(task), "--refuse", "sidecars=true", "--json") == exits.FAILED
     assert [text.partition(":")[0] for text in json.loads(capsys.readouterr().out)["problems"]] == ["stack", "gpus", "agent_user"]
     for text in ("gpu=false", "gpus=maybe", "gpus"):
-        assert run(str(task), "--refuse", text) == exits.CONFIG
+        assert run(str(task), "--refuse", text) == exits.USAGE
         assert text.partition("=")[0] in capsys.readouterr().err
 
 

@@ -64,6 +64,16 @@ def test_a_layout_is_chosen_from(layer: Path, capfdbinary: pytest.CaptureFixture
     assert run(capfdbinary, "layout", "--platform", "linux/riscv64", "--image", "it")[:2] == (exits.DONE, MANIFEST)
 
 
+@pytest.mark.parametrize("option", [("--platform", "linux/amd64"), ("--image", "it")])
+def test_only_a_saved_image_is_chosen_from(layer: Path, capfdbinary: pytest.CaptureFixture[bytes], option: tuple[str, str]) -> None:
+    Path("image.sqfs").write_bytes(b"hsqs" + bytes(200))
+    for file, what in (("layer.tar", "a layer"), ("image.sqfs", "a squashfs")):
+        code, out, error = run(capfdbinary, file, *option)
+        assert (code, out) == (exits.USAGE, b"")
+        text = "and no saved image, which --platform and --image choose from (leave them out)"
+        assert error == f"platoon: {file}: is {what} {text}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
