@@ -13,6 +13,7 @@ from pathlib import Path
 from platoon import _native, exits
 from platoon._native import OWNERS_RULE
 from platoon.artifacts.digests import DataError, UnsupportedError, sha256_bytes
+from platoon.artifacts.reading import read_part
 from platoon.config.text import printable, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.images.docker_archive import MANIFEST, archive_layers
@@ -98,8 +99,7 @@ def _image(path: Path) -> SavedFiles | str | None:
         return DirectoryFiles(path)
     if not path.is_file():
         return None
-    with path.open("rb") as file:
-        start = file.read(SIF_MAGIC_AT + len(SIF_MAGIC))
+    start = read_part(path, SIF_MAGIC_AT + len(SIF_MAGIC))
     if start.startswith(SQUASHFS_MAGIC):
         return "a squashfs"
     if start[SIF_MAGIC_AT:] == SIF_MAGIC:

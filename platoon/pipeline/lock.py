@@ -12,6 +12,7 @@ from typing import Any
 from platoon.artifacts.canonical import canonical_digest, read_json
 from platoon.artifacts.digests import DataError, file_digest
 from platoon.artifacts.publish import publish_bytes
+from platoon.artifacts.reading import read_regular
 from platoon.artifacts.store import Store
 from platoon.config.files import named_path
 from platoon.config.text import printable, short_path
@@ -224,7 +225,7 @@ def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
     read_conversations({text: path})
     target = chat_path(site, found.digest)
     if not target.is_file() or file_digest(target).digest != found.digest:
-        data = path.read_bytes()
+        data = read_regular(path, None)
         with cache_writes(site.cache):
             publish_bytes(target, data)
         if file_digest(target).digest != found.digest:

@@ -81,6 +81,7 @@ def test_only_a_saved_image_is_chosen_from(layer: Path, capfdbinary: pytest.Capt
         (("absent",), exits.CONFIG, "platoon: absent: cannot be read: No such file or directory"),
         (("text",), exits.CONFIG, "platoon: text: is neither a squashfs, a SIF, a saved image nor a tar\n"),
         (("empty",), exits.CONFIG, "platoon: empty: is neither a squashfs, a SIF, a saved image nor a tar\n"),
+        (("/proc/self/mem",), exits.CONFIG, "platoon: /proc/self/mem: cannot be read: Input/output error"),
         (("layer.tar", "text"), exits.CONFIG, "platoon: text: is neither"),
         (("layer.tar", "."), exits.CONFIG, "platoon: .: is an image by itself (a saved one)"),
         (("layer.tar", "--out", "absent/x"), exits.DONE, ""),
