@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from platoon.errors import Problem
 
 
+ADVICE_DAMAGED = "damaged, or not all of it: save or copy it again"
+ADVICE_UNSUPPORTED = "layers are plain tars or in gzip or zstd, saved images plain tars, file systems squashfs 4.0: convert it"
+
+
 class Platform(click.ParamType):  # type: ignore[type-arg]  # older stubs of click know no parameter
     """`os/architecture[/variant]`."""
 
@@ -79,9 +83,11 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _problem(error: Exception) -> Problem:
+    from platoon.artifacts.digests import UnsupportedError
     from platoon.config.text import printable
     from platoon.errors import Problem
 
     if isinstance(error, OSError):
         return Problem(f"cannot be read: {error.strerror or error}", file=printable(str(error.filename or "")))
-    return Problem(printable(str(error)))
+    unsupported = isinstance(error, UnsupportedError)
+    return Problem(printable(str(error)), advice=ADVICE_UNSUPPORTED if unsupported else ADVICE_DAMAGED)

@@ -14,7 +14,7 @@ from pydantic import Field
 from platoon.artifacts.digests import PREFIX, sha256_bytes
 from platoon.config.text import counted, few, printable, short_path
 from platoon.errors import ConfigError, Problem
-from platoon.images.documents import Document, ImageConfig, fits, parse
+from platoon.images.documents import Document, ImageConfig, Items, fits, parse
 from platoon.images.saved_files import LayerBlob, SavedFiles
 
 MANIFEST = "manifest.json"
@@ -24,8 +24,8 @@ _NAMED_BY_DIGEST = re.compile(r"(?:.*/|sha256:)?([0-9a-f]{64})(?:\.json)?")
 
 class _Listed(Document):
     config: str = Field(alias="Config")
-    names: list[str] | None = Field(None, alias="RepoTags")
-    layers: list[str] = Field(alias="Layers")
+    names: Items[str] | None = Field(None, alias="RepoTags")
+    layers: Items[str] = Field(alias="Layers")
 
     def __str__(self) -> str:
         return short_path(" ".join(self.names or [self.config]))
@@ -43,7 +43,7 @@ def archive_layers(files: SavedFiles, wanted: str, name: str | None = None) -> t
     wanted: `os/architecture[/variant]`. name: one of the image's names, such as `alpine:3.20`, or the name of its configuration.
     Raises ConfigError, naming what there is, where none or more than one fits.
     """
-    listed_images = parse(list[_Listed], files.read(MANIFEST), files.shown(MANIFEST))
+    listed_images = parse(Items[_Listed], files.read(MANIFEST), files.shown(MANIFEST))
     images = [
         _Image(listed, _config(files, listed.config))
         for listed in listed_images

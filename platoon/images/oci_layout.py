@@ -16,7 +16,7 @@ from pydantic import Field
 from platoon.artifacts.digests import hex_of, is_digest, sha256_bytes
 from platoon.config.text import counted, few, printable, short_path
 from platoon.errors import ConfigError, Problem
-from platoon.images.documents import Document, ImageConfig, Model, Platform, fits, parse
+from platoon.images.documents import Document, ImageConfig, Items, Model, Platform, fits, parse
 from platoon.images.saved_files import LayerBlob, SavedFiles
 
 MARKER = "oci-layout"
@@ -36,7 +36,7 @@ class _Layout(Document):
 
 
 class _Descriptor(Document):
-    media_type: str = Field("", alias="mediaType")
+    media_type: str = Field(alias="mediaType")
     digest: str
     size: int = Field(ge=0)
     platform: Platform | None = None
@@ -44,12 +44,12 @@ class _Descriptor(Document):
 
 
 class _Index(Document):
-    manifests: list[_Descriptor]
+    manifests: Items[_Descriptor]
 
 
 class _Manifest(Document):
     config: _Descriptor
-    layers: list[_Descriptor]
+    layers: Items[_Descriptor]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from platoon.images.saved_files import ArchiveFiles, DirectoryFiles, LayerBlob, 
 
 __all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "NothingToChooseError", "OwnerManifest", "image_layers", "layer_manifest", "owners_of"]
 
-SQUASHFS_MAGIC = b"hsqs"
+# The second is big-endian, which is refused as what it is.
+SQUASHFS_MAGICS = (b"hsqs", b"sqsh")
 SIF_MAGIC, SIF_MAGIC_AT = b"SIF_MAGIC", 32
 # Of an error of the core about a tar of which nothing could be read.
 NOTHING_OF_A_TAR = ": tar at byte 0: "
@@ -100,7 +101,7 @@ def _image(path: Path) -> SavedFiles | str | None:
     if not path.is_file():
         return None
     start = read_part(path, SIF_MAGIC_AT + len(SIF_MAGIC))
-    if start.startswith(SQUASHFS_MAGIC):
+    if start.startswith(SQUASHFS_MAGICS):
         return "a squashfs"
     if start[SIF_MAGIC_AT:] == SIF_MAGIC:
         return "a SIF"
@@ -111,7 +112,10 @@ def _image(path: Path) -> SavedFiles | str | None:
         if not begun:
             raise
         # A file that a person named may be anything: nobody said that it is a tar.
-        raise DataError(f"{shown}: is neither a squashfs, a SIF, a saved image nor a tar") from error
+        rule = "is neither a squashfs, a SIF, a saved image nor a tar"
+        raise ConfigError(
+            Problem(rule, file=printable(shown), advice="name an image, or the layers of one, lowest first")
+        ) from error
 
 
 def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:

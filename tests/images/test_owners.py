@@ -204,6 +204,8 @@ def test_damaged_documents_are_named(layout: Layout) -> None:
         ("[" * 100_000, "is no JSON"),
         ("[]", "index.json: must be a mapping, got []"),
         ("{}", "index.json: manifests: is required"),
+        (json.dumps({"manifests": [{"digest": "sha256:00", "size": 1}]}), "index.json: manifests.0.mediaType: is required"),
+        (json.dumps({"manifests": [1] * 100_000}), "index.json: manifests.0: must be a mapping, got 1"),
         ('{"manifests": [3]}', "index.json: manifests.0: must be a mapping, got 3"),
         ('{"manifests": [{"digest": 1, "size": -1}]}', "manifests.0.digest: must be text, got 1\n"),
         (json.dumps({"manifests": [{"digest": "sha512:00", "size": 1, "mediaType": MANIFEST}]}), "names a blob by sha512:00"),
@@ -213,7 +215,7 @@ def test_damaged_documents_are_named(layout: Layout) -> None:
 )
 def test_an_index_that_is_none(layout: Layout, text: str, rule: str) -> None:
     (layout.directory / "index.json").write_text(text)
-    assert rule in refusal(layout)
+    assert rule in (told := refusal(layout)) and len(told) < 1000
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,7 @@ def test_what_is_no_image_is_refused(tmp_path: Path, layout: Layout) -> None:
         owners_of([tmp_path / "absent"])
     text = tmp_path / "text"
     text.write_text("no tar, but long enough for a header" * 20)
-    with pytest.raises(_native.DataError, match="text: is neither a squashfs"):
+    with pytest.raises(ConfigError, match="text: is neither a squashfs"):
         owners_of([text])
     for magic, what in ((b"BZh91AY&SY", "bzip2"), (b"\xfd7zXZ\0", "xz")):
         text.write_bytes(magic)
