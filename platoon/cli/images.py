@@ -84,10 +84,10 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _problem(error: Exception) -> Problem:
     from platoon.artifacts.digests import UnsupportedError
-    from platoon.config.text import printable
+    from platoon.config.text import printable, short_path
     from platoon.errors import Problem
 
     if isinstance(error, OSError):
-        return Problem(f"cannot be read: {error.strerror or error}", file=printable(str(error.filename or "")))
+        return Problem(f"cannot be read: {error.strerror or error}", file=short_path(str(error.filename or "")))
     unsupported = isinstance(error, UnsupportedError)
     return Problem(printable(str(error)), advice=ADVICE_UNSUPPORTED if unsupported else ADVICE_DAMAGED)

@@ -98,8 +98,6 @@ def _image(path: Path) -> SavedFiles | str | None:
     """What is an image by itself, by its first bytes or names: a saved one, or the name of a format; None for a layer."""
     if path.is_dir():
         return DirectoryFiles(path)
-    if not path.is_file():
-        return None
     start = read_part(path, SIF_MAGIC_AT + len(SIF_MAGIC))
     if start.startswith(SQUASHFS_MAGICS):
         return "a squashfs"

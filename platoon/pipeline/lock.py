@@ -16,7 +16,7 @@ from platoon.artifacts.reading import read_regular
 from platoon.artifacts.store import Store
 from platoon.config.files import named_path
 from platoon.config.text import printable, short_path
-from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
+from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents, tree_problems
 from platoon.envs.harbor.fetch import Fetched
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
@@ -204,7 +204,7 @@ def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:
             try:
                 tasks[shown] = read_contents(directory).digest
             except HASH_ERRORS as error:
-                problems.append(Problem(f"cannot be read: {printable(str(error))}", file=shown))
+                problems.append(Problem(f"cannot be read: {fault_text(error, directory)}", file=shown))
         if not found:
             problems.append(Problem("holds no task", file=path, advice="a task is a directory with a task.toml"))
     if problems:

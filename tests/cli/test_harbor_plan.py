@@ -360,7 +360,7 @@ def test_no_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tasks/t1").mkdir(parents=True)
     (tmp_path / "tasks/t1/task.toml").touch()
     for name, text in (
-        ("nowhere", "no such directory"),
+        ("nowhere", "no such file or directory"),
         ("tasks/t1/task.toml", "is no directory"),
         ("tasks", "platoon harbor plan tasks/t1"),
     ):

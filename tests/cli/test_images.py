@@ -120,6 +120,7 @@ def test_only_a_saved_image_is_chosen_from(layer: Path, capfdbinary: pytest.Capt
         (("absent",), exits.CONFIG, "platoon: absent: cannot be read: No such file or directory"),
         (("text",), exits.CONFIG, f"platoon: text: {NEITHER}\n"),
         (("empty",), exits.CONFIG, f"platoon: empty: {NEITHER}\n"),
+        (("/dev/zero",), exits.CONFIG, "platoon: /dev/zero: cannot be read: is not a regular file\n"),
         (("/proc/self/mem",), exits.CONFIG, "platoon: /proc/self/mem: cannot be read: Input/output error"),
         (("layer.tar", "text"), exits.CONFIG, "platoon: text: is neither"),
         (("layer.tar", "."), exits.CONFIG, "platoon: .: is an image by itself (a saved one)"),

@@ -280,6 +280,7 @@ def test_u39_a_layer_that_is_not_what_its_media_type_says(layout: Layout) -> Non
 def test_what_is_no_image_is_refused(tmp_path: Path, layout: Layout) -> None:
     with pytest.raises(ConfigError, match="is no saved image"):
         owners_of([tmp_path])
+    (tmp_path / "x").write_bytes(LOWER)
     with pytest.raises(ConfigError, match="is an image by itself"):
         owners_of([tmp_path / "x", layout.directory])
     with pytest.raises(FileNotFoundError):
