@@ -15,8 +15,10 @@ from typing import Any
 
 from pydantic import Field
 
+from platoon.config.files import path_fault
 from platoon.config.load import load
 from platoon.config.model import ConfigModel, Options
+from platoon.config.text import short_path
 from platoon.errors import ConfigError, Problem
 
 VARIABLE = "PLATOON_SITE"
@@ -102,9 +104,9 @@ def site_file(option: Path | None = None) -> Path | None:
         return None
     named = option or (Path(text) if (text := os.environ.get(VARIABLE)) else None)
     if named is not None:
-        if not named.is_file():
+        if (fault := path_fault(named, "file")) is not None:
             source = "--site" if option else VARIABLE
-            raise ConfigError(Problem("no such site file", key=source, file=str(named)))
+            raise ConfigError(Problem(f"is no site file: {fault}", key=source, file=short_path(str(named))))
         return named
     base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     users = Path(base).expanduser() / "platoon" / "site.yaml"

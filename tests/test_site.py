@@ -57,7 +57,7 @@ def test_refusals_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [problem.key for problem in caught.value.problems] == ["cache", "provider_options"]
     with pytest.raises(ConfigError, match="did you mean cache"):
         load_site(write(tmp_path / "t.yaml", "cahce: x\n"))
-    with pytest.raises(ConfigError, match="no such site file"):
+    with pytest.raises(ConfigError, match="is no site file: no such file or directory"):
         load_site(tmp_path / "none.yaml")
 
 

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from platoon.artifacts.canonical import canonical_bytes
-from platoon.artifacts.reading import read_regular
+from platoon.artifacts.reading import naming, read_regular
 
 READ_ONLY = 0o444
 PRIVATE = 0o600
 WRITABLE = 0o644
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def fsync_directory(path: Path) -> None:
@@ -32,17 +31,6 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """A write that a disk does not take names no file of itself: what is raised in the block then names `path`."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno in FULL:
-            error.filename = str(path)
-        raise
 
 
 @contextmanager

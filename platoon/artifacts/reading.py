@@ -14,6 +14,8 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ SIZE_LIMIT_BYTES = 256 << 20
 DEPTH_LIMIT = 200
 # Parts of all keys and headers of one TOML document: for each the parser keeps about 4 KB in the worst case.
 TOML_PARTS_LIMIT = 20_000
+
+# What a disk says of a file that is open.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE)
 
 # What may be half a surrogate pair: UTF-8 has none but in escapes.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -33,6 +38,17 @@ _WORD = r"[A-Za-z0-9_-]++"
 _KEY = re.compile(rf"(^[ \t]*+\[{{1,2}}[ \t]*+)?({_WORD}(?:[ \t]*+\.[ \t]*+{_WORD})*+)[ \t]*+(=?)", re.MULTILINE)
 # Python reads such a number of any length, and writes none of more than 4300 digits.
 _LONG_NUMBER = re.compile(r"0[xob][0-9A-Fa-f_]{3000}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A read or a write that a disk does not take names no file of itself: what is raised in the block then names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in DISK_ERRORS:
+            error.filename = str(path)
+        raise
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
@@ -52,11 +68,18 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int
 
 def read_regular(path: Path, limit_bytes: int | None = SIZE_LIMIT_BYTES) -> bytes:
     """The bytes of a regular file. Raises OSError, naming the path, for anything else and for more than `limit_bytes`."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    with naming(path), os.fdopen(open_regular(path), "rb") as file:
         data = file.read(-1 if limit_bytes is None else limit_bytes + 1)
     if limit_bytes is not None and len(data) > limit_bytes:
         raise OSError(errno.EFBIG, f"has more than {limit_bytes} bytes", str(path))
     return data
+
+
+def read_part(path: Path, size_bytes: int, offset: int = 0) -> bytes:
+    """At most so many bytes of a regular file. Raises OSError, naming the path, for anything else."""
+    with naming(path), os.fdopen(open_regular(path), "rb") as file:
+        file.seek(offset)
+        return file.read(size_bytes)
 
 
 def parse_json(text: bytes | str, **options: Any) -> Any:

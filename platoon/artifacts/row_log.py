@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from platoon.artifacts.publish import WRITABLE, fsync_directory, naming
-from platoon.artifacts.reading import open_regular, parse_json, read_regular
+from platoon.artifacts.publish import WRITABLE, fsync_directory
+from platoon.artifacts.reading import naming, open_regular, parse_json, read_regular
 from platoon.errors import ConfigError, Problem
 
 BLOCK_BYTES = 1 << 16

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from platoon.cli.options import EVALUATION_NAME, Name, requeuing
+from platoon.cli.options import EVALUATION_NAME, FILE, Name, requeuing
 from platoon.cli.problems import of_configuration
 from platoon.cli.train import Duration
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=FILE)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
-@click.option("--of", "trained", type=click.Path(path_type=Path), help="Receipt of the run whose last checkpoint is evaluated.")
+@click.option("--inputs", type=FILE, help="Directory of resolved inputs; without it they are built.")
+@click.option("--of", "trained", type=FILE, help="Receipt of the run whose last checkpoint is evaluated.")
 @click.option("--checkpoint", help="Sampler weights on the training service, in place of a run's.")
 @click.option("--name", type=Name(EVALUATION_NAME), help="Name of the evaluation; without it the configuration's.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Where rollouts and reports go; else below the site's runs.")
-@click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when all rollouts are done.")
+@click.option("--output-dir", type=FILE, help="Where rollouts and reports go; else below the site's runs.")
+@click.option("--receipt", type=FILE, help="Where the receipt goes when all rollouts are done.")
 @click.option("--time-budget", type=Duration(), help="Stop within this time (60m); the same command goes on.")
 @requeuing
-@click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
-@click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
+@click.option("--log-file", type=FILE, help="Plain lines are appended here too.")
+@click.option("--site", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")
 def eval(
     config: Path,
     overrides: tuple[str, ...],

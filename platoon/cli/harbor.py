@@ -32,8 +32,8 @@ harbor.add_command(images)
 def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
     """Print the content hash of task directories."""
     from platoon.artifacts.digests import CONTENT_HASH_RULE
-    from platoon.config.text import printable
-    from platoon.envs.harbor.content import HASH_ERRORS, read_contents
+    from platoon.config.text import short_path
+    from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents
     from platoon.errors import ConfigError, Problem
 
     for directory in directories:
@@ -41,7 +41,8 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
         try:
             contents = read_contents(directory)
         except HASH_ERRORS as error:
-            raise ConfigError(Problem(f"has no content hash: {printable(str(error))}", file=printable(str(directory)))) from None
+            rule = f"has no content hash: {fault_text(error, directory)}"
+            raise ConfigError(Problem(rule, file=short_path(str(directory)))) from None
         if as_json:
             files = {file.path: file.digest for file in contents.files}
             row = {"directory": str(directory), "digest": contents.digest, "rule": CONTENT_HASH_RULE, "files": files}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,29 @@ def _fields(context: click.Context, parameter: click.Parameter, texts: tuple[str
     return fields
 
 
+def _refuse(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> Refuse:
+    """The switches of `refuse:` as a configuration's overrides write them."""
+    from pydantic import ValidationError
+
+    from platoon.config.layers import Layered
+    from platoon.config.problems import from_validation_error
+    from platoon.envs.harbor.options import Refuse
+
+    layered = Layered()
+    problems = [problem for text in texts if (problem := layered.override(text)) is not None]
+    try:
+        found = Refuse.model_validate(layered.values)
+    except ValidationError as error:
+        problems += from_validation_error(error, Refuse, layered.values, lambda path: "")
+    if problems:
+        raise click.BadParameter("; ".join(str(replace(problem, file="")) for problem in problems))
+    return found
+
+
 @click.command()
 @click.argument("task_dir", type=FILE)
 @click.option("--overlay", "overlay_dirs", multiple=True, type=FILE, help="An overlay, applied where it matches; repeatable.")
-@click.option("--refuse", "refuse_texts", multiple=True, metavar="KEY=VALUE", help="As under refuse: of a dataset; repeatable.")
+@click.option("--refuse", multiple=True, metavar="KEY=VALUE", callback=_refuse, help="As under refuse: of a dataset; repeatable.")
 @click.option("--name", help="The task's id, for [match] of overlays; the directory's name when unset.")
 @click.option("--index", multiple=True, metavar="FIELD=VALUE", callback=_fields, help="An index field, for [match]; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -36,7 +55,7 @@ def plan(
     *,
     task_dir: Path,
     overlay_dirs: tuple[Path, ...],
-    refuse_texts: tuple[str, ...],
+    refuse: Refuse,
     name: str | None,
     index: dict[str, str],
     as_json: bool,
@@ -52,31 +71,13 @@ def plan(
 
     check_task_directory(task_dir, "platoon harbor plan")
     overlays = [read_overlay(path) for path in overlay_dirs]
-    found = _to_dict(preview_task(task_dir, name=name, index=index, overlays=overlays, refuse=_refuse(refuse_texts)))
+    found = _to_dict(preview_task(task_dir, name=name, index=index, overlays=overlays, refuse=refuse))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False, sort_keys=True))
     else:
         show_plan(found)
     if found["refused"] is not None:
         sys.exit(exits.FAILED)
-
-
-def _refuse(texts: Sequence[str]) -> Refuse:
-    """The switches of `refuse:` as a configuration's overrides write them. Raises ConfigError."""
-    from pydantic import ValidationError
-
-    from platoon.config.layers import COMMAND_LINE, Layered
-    from platoon.config.problems import from_validation_error
-    from platoon.envs.harbor.options import Refuse
-    from platoon.errors import ConfigError
-
-    layered = Layered()
-    if problems := [problem for text in texts if (problem := layered.override(text)) is not None]:
-        raise ConfigError(problems)
-    try:
-        return Refuse.model_validate(layered.values)
-    except ValidationError as error:
-        raise ConfigError(from_validation_error(error, Refuse, layered.values, lambda path: COMMAND_LINE)) from None
 
 
 def _to_dict(preview: Preview) -> dict[str, Any]:

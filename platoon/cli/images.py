@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,21 @@ if TYPE_CHECKING:
     from platoon.errors import Problem
 
 
+ADVICE_DAMAGED = "damaged, or not all of it: save or copy it again"
+ADVICE_UNSUPPORTED = "layers are plain tars or in gzip or zstd, saved images plain tars, file systems squashfs 4.0: convert it"
+
+
+class Platform(click.ParamType):  # type: ignore[type-arg]  # older stubs of click know no parameter
+    """`os/architecture[/variant]`."""
+
+    name = "platform"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not re.fullmatch(r"[\w.-]+(/[\w.-]+){1,2}", str(value), re.ASCII):
+            self.fail(f"{value!r} is no platform such as linux/amd64 or linux/arm/v7", param, ctx)
+        return str(value)
+
+
 @click.group()
 def images() -> None:
     """Read what images hold."""
@@ -24,7 +40,7 @@ def images() -> None:
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--out", type=FILE, help="Write the manifest to this file, whole or not at all, instead of standard output.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: files, digest, owners, unrepresentable, rule, out.")
-@click.option("--platform", metavar="OS/ARCH", help="Which image of a saved one; this machine's without it.")
+@click.option("--platform", type=Platform(), metavar="OS/ARCH", help="Which image of a saved one; this machine's without it.")
 @click.option(
     "--image", "name", metavar="NAME", help="Which of a saved image's: a reference name, a tag, or the digest of a manifest."
 )
@@ -67,9 +83,11 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _problem(error: Exception) -> Problem:
-    from platoon.config.text import printable
+    from platoon.artifacts.digests import UnsupportedError
+    from platoon.config.text import printable, short_path
     from platoon.errors import Problem
 
     if isinstance(error, OSError):
-        return Problem(f"cannot be read: {error.strerror or error}", file=printable(str(error.filename or "")))
-    return Problem(printable(str(error)))
+        return Problem(f"cannot be read: {error.strerror or error}", file=short_path(str(error.filename or "")))
+    unsupported = isinstance(error, UnsupportedError)
+    return Problem(printable(str(error)), advice=ADVICE_UNSUPPORTED if unsupported else ADVICE_DAMAGED)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+# More than any key has.
+KEY_BYTES = 1 << 16
+
 
 @click.group()
 def local() -> None:
@@ -40,12 +43,13 @@ def serve(
 
     Prints the address as a JSON line once it listens.
     """
+    from platoon.config.files import read_text
     from platoon.local.settings import ServerSettings, ServiceSettings, check_settings
     from platoon.site import load_site
 
     place = state.absolute() if state is not None else load_site().state_dir()
     service = ServiceSettings(place, threads, deterministic, session_timeout_s)
-    key = api_key_file.read_text().strip() if api_key_file else None
+    key = read_text(api_key_file, limit_bytes=KEY_BYTES, shown_as=str(api_key_file)).strip() if api_key_file else None
     settings = ServerSettings(service, host, port, key, faults)
     check_settings(settings)
 

@@ -10,6 +10,7 @@ import click
 
 from platoon import exits
 from platoon.cli.problems import told
+from platoon.config.text import short_path
 from platoon.errors import PlatoonError
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
@@ -76,6 +77,6 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(told(error), err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        click.echo(f"platoon: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        click.echo(f"platoon: {short_path(str(error.filename or 'the system'))}: {error.strerror or error}", err=True)
         sys.exit(exits.FAILED)
     sys.exit(exits.DONE)

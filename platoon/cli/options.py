@@ -11,7 +11,8 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILE = click.Path(path_type=Path)
+# What a command makes of a path is its own to tell: missing or unreadable, it is refused in the same way.
+FILE = click.Path(path_type=Path, readable=False)
 
 
 RUN_NAME = r"(?!eval-)[a-z][a-z0-9_-]{0,63}"

@@ -10,11 +10,16 @@ from pathlib import Path
 from platoon.config.text import counted
 from platoon.errors import ConfigError, PlatoonError
 
+MOST_TOLD = 100
+
 
 def told(error: PlatoonError) -> str:
-    """One fault behind the program's name; of several their number, then each on a line of its own."""
-    number = len(error.problems) if isinstance(error, ConfigError) else 1
-    return f"platoon: {error}" if number == 1 else f"platoon: {counted(number, 'problem')}\n{error}"
+    """One fault behind the program's name; of several their number, then each on a line of its own, as many as a person reads."""
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    if len(problems) <= 1:
+        return f"platoon: {error}"
+    lines = [f"platoon: {counted(len(problems), 'problem')}", *map(str, problems[:MOST_TOLD])]
+    return "\n".join(lines if len(problems) <= MOST_TOLD else [*lines, f"and {len(problems) - MOST_TOLD} more"])
 
 
 @contextmanager

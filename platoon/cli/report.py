@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
+from platoon.cli.options import FILE
 from platoon.config.text import counted
 
 
 @click.command()
-@click.argument("receipts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The page to write.")
-@click.option("--figures", required=True, type=click.Path(path_type=Path), help="The folder for one SVG a figure.")
+@click.argument("receipts", nargs=-1, required=True, type=FILE)
+@click.option("--out", required=True, type=FILE, help="The page to write.")
+@click.option("--figures", required=True, type=FILE, help="The folder for one SVG a figure.")
 @click.option("--recipe", default="", help="The recipe's path, shown below the title.")
-@click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines of progress are appended here.")
+@click.option("--log-file", type=FILE, help="Plain lines of progress are appended here.")
 def report(receipts: tuple[Path, ...], out: Path, figures: Path, recipe: str, log_file: Path | None) -> None:
     """Write one self-contained page with curves, evaluation bars and a whole trajectory from RECEIPTS."""
     from platoon.artifacts.receipts import read_receipt

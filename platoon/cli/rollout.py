@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from platoon.cli.options import FILE
 from platoon.cli.problems import of_configuration
 
 if TYPE_CHECKING:
@@ -23,27 +24,25 @@ if TYPE_CHECKING:
     from platoon.host.console import Console
     from platoon.site import Site
 
-PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("config", type=PATH)
+@click.argument("config", type=FILE)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--task", required=True, help="Id of the task; <entry>::<id> when several entries have it.")
 @click.option("--split", help="Split the task is of; else train, or an evaluation's own.")
 @click.option("--harness", help="Plays with this harness in place of the entry's (platoon-oracle, platoon-noop, ...).")
 @click.option("--model", help="Base model, in place of the configuration's.")
-@click.option("--of", "trained", type=PATH, help="Receipt of the run whose last checkpoint plays.")
+@click.option("--of", "trained", type=FILE, help="Receipt of the run whose last checkpoint plays.")
 @click.option("--model-path", help="Sampler weights on the training service (tinker://...).")
 @click.option("--renderer", help="Renderer, in place of the configuration's.")
 @click.option(
     "--seed", type=int, help="Decides every sample; without it the service chooses, unless the configuration is deterministic."
 )
-@click.option("--output-dir", type=PATH, help="Where files go; else adhoc/<time>-<task> below the site's runs.")
+@click.option("--output-dir", type=FILE, help="Where files go; else adhoc/<time>-<task> below the site's runs.")
 @click.option("--whole", is_flag=True, help="Show what was said, called and answered whole, not a line of each.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--site", "site_path", type=PATH, help="Site file; else PLATOON_SITE, else the user's.")
-@click.option("--log-file", type=PATH, help="Plain lines of progress are appended here.")
+@click.option("--site", "site_path", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")
+@click.option("--log-file", type=FILE, help="Plain lines of progress are appended here.")
 def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: bool, log_file: Path | None, **chosen: Any) -> None:
     """Play one task and show what happened.
 

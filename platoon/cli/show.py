@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from platoon.cli.options import FILE
 from platoon.pipeline.layout import DEFAULT_RESULTS
 
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path), default=DEFAULT_RESULTS)
+@click.argument("results", type=FILE, default=DEFAULT_RESULTS)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def show(results: Path, as_json: bool) -> None:
     """Show what the runs and evaluations of RESULTS came to, and which figures are not of what it holds now."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 def check_task_directory(directory: Path, command: str) -> None:
     """Raises ConfigError for what holds no task. command: to be run with a task below it, where it holds tasks."""
-    from platoon.config.text import printable
+    from platoon.config.files import path_fault
+    from platoon.config.text import short_path
     from platoon.errors import ConfigError, Problem
 
-    shown = printable(str(directory))
-    if not directory.is_dir():
-        rule = "is no directory" if directory.exists() else "no such directory"
-        raise ConfigError(Problem(rule, file=shown, advice="a task is a directory with a task.toml"))
-    if not (directory / "task.toml").is_file():
+    shown = short_path(str(directory))
+    if (fault := path_fault(directory, "directory")) is not None:
+        raise ConfigError(Problem(fault, file=shown, advice="a task is a directory with a task.toml"))
+    if (fault := path_fault(directory / "task.toml", "file")) is not None:
         tasks = sorted(path.parent.name for path in directory.glob("*/task.toml"))
-        advice = f"its children are tasks: {command} {shown}/{printable(tasks[0])}" if tasks else ""
-        raise ConfigError(Problem("is no task: a task directory holds a task.toml", file=shown, advice=advice))
+        advice = f"its children are tasks: {command} {shown}/{short_path(tasks[0])}" if tasks else ""
+        raise ConfigError(Problem(f"is no task: its task.toml: {fault}", file=shown, advice=advice))

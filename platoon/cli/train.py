@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from platoon.cli.options import RUN_NAME, Name, requeuing
+from platoon.cli.options import FILE, RUN_NAME, Name, requeuing
 from platoon.cli.problems import of_configuration
 
 if TYPE_CHECKING:
@@ -39,17 +39,17 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of cli
 
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=FILE)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--inputs", type=click.Path(path_type=Path), help="Directory of resolved inputs; without it they are built.")
+@click.option("--inputs", type=FILE, help="Directory of resolved inputs; without it they are built.")
 @click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run, and of its directory below the site's runs.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Directory of the run, in place of --run.")
-@click.option("--receipt", type=click.Path(path_type=Path), help="Where the receipt goes when the run is done.")
-@click.option("--from", "parent", type=click.Path(path_type=Path), help="Receipt of the run whose weights this one starts from.")
+@click.option("--run-dir", type=FILE, help="Directory of the run, in place of --run.")
+@click.option("--receipt", type=FILE, help="Where the receipt goes when the run is done.")
+@click.option("--from", "parent", type=FILE, help="Receipt of the run whose weights this one starts from.")
 @click.option("--time-budget", type=Duration(), help="Stop early enough to save within this time (720m).")
 @requeuing
-@click.option("--log-file", type=click.Path(path_type=Path), help="Plain lines are appended here too.")
-@click.option("--site", type=click.Path(path_type=Path), help="Site file; else PLATOON_SITE, else the user's.")
+@click.option("--log-file", type=FILE, help="Plain lines are appended here too.")
+@click.option("--site", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")
 def train(  # noqa: PLR0917  because click passes options by name
     config: Path,
     overrides: tuple[str, ...],

@@ -51,7 +51,7 @@ _LENGTHS: Mapping[str, tuple[str, str, str]] = {
 FileOf = Callable[[tuple[str, ...]], str]
 
 
-def from_validation_error(error: ValidationError, model: type[BaseModel], values: Any, file_of: FileOf) -> list[Problem]:
+def from_validation_error(error: ValidationError, model: type[Any], values: Any, file_of: FileOf) -> list[Problem]:
     """Every problem of one validation, in order of place; the alternatives of a union that all failed are one problem."""
     rules: dict[tuple[str, ...], list[str]] = {}
     found: list[Problem | tuple[tuple[str, ...], str]] = []
@@ -115,7 +115,7 @@ def _place(location: tuple[int | str, ...], values: Any, kind: str) -> tuple[str
     return tuple(map(printable, path))
 
 
-def known_keys(model: type[BaseModel], path: Iterable[str]) -> set[str]:
+def known_keys(model: type[Any], path: Iterable[str]) -> set[str]:
     """The keys a mapping at `path` below `model` may have; empty where that is anybody's choice."""
     here: list[Any] = [model]
     for part in path:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from platoon.artifacts.publish import naming
+from platoon.artifacts.reading import naming
 from platoon.core.outcome import Outcome
 from platoon.core.trajectory import Trajectory, TrajectoryCollection, plain
 from platoon.rows.merge import TrajectoryCalls, build_block

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.reading import parse_json
+from platoon.artifacts.reading import parse_json, read_regular
 from platoon.harness.api import AgentResult
 from platoon.harness.errors import HarnessConfigError, HarnessSetupError
 from platoon.harness.rendering import LaunchPlan, RunValues, render_launch
@@ -159,7 +159,7 @@ async def _place_files(run: HarnessRun, plan: LaunchPlan, state_dir: str) -> Non
         outside.mkdir()
         elsewhere: list[tuple[Path, str]] = []
         contents = {**{path: text.encode() for path, text in plan.files.items()}}
-        contents |= {path: source.read_bytes() for path, source in plan.assets.items()}
+        contents |= {path: read_regular(source, None) for path, source in plan.assets.items()}
         for index, (path, data) in enumerate(contents.items()):
             if path.startswith(f"{state_dir}/") and ".." not in path.split("/"):
                 target = inside / path[len(state_dir) + 1 :]

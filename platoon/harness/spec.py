@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from platoon.artifacts.digests import DataError, sha256_bytes, sha256_file
 from platoon.artifacts.reading import parse_toml, read_regular
+from platoon.config.problems import from_validation_error
 from platoon.errors import ConfigError, Problem
 from platoon.harness.options import OptionSpec
 from platoon.harness.templates import TemplateError, check_template, placeholders
@@ -225,5 +226,4 @@ def load_spec(path: Path) -> HarnessSpec:
     try:
         return HarnessSpec(**value, directory=path.parent)
     except ValidationError as error:
-        faults = [(".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, ")) for item in error.errors()]
-        raise ConfigError([Problem(message, key=key, file=str(path)) for key, message in faults]) from None
+        raise ConfigError(from_validation_error(error, HarnessSpec, value, lambda key: str(path))) from None

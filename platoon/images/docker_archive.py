@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from platoon.artifacts.digests import PREFIX, sha256_bytes
-from platoon.config.text import printable
+from platoon.config.text import counted, few, printable, short_path
 from platoon.errors import ConfigError, Problem
-from platoon.images.documents import Document, ImageConfig, fits, parse
+from platoon.images.documents import Document, ImageConfig, Items, fits, parse
 from platoon.images.saved_files import LayerBlob, SavedFiles
 
 MANIFEST = "manifest.json"
@@ -24,11 +24,11 @@ _NAMED_BY_DIGEST = re.compile(r"(?:.*/|sha256:)?([0-9a-f]{64})(?:\.json)?")
 
 class _Listed(Document):
     config: str = Field(alias="Config")
-    names: list[str] | None = Field(None, alias="RepoTags")
-    layers: list[str] = Field(alias="Layers")
+    names: Items[str] | None = Field(None, alias="RepoTags")
+    layers: Items[str] = Field(alias="Layers")
 
     def __str__(self) -> str:
-        return printable(" ".join(self.names or [self.config]))
+        return short_path(" ".join(self.names or [self.config]))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def archive_layers(files: SavedFiles, wanted: str, name: str | None = None) -> t
     wanted: `os/architecture[/variant]`. name: one of the image's names, such as `alpine:3.20`, or the name of its configuration.
     Raises ConfigError, naming what there is, where none or more than one fits.
     """
-    listed_images = parse(list[_Listed], files.read(MANIFEST), files.shown(MANIFEST))
+    listed_images = parse(Items[_Listed], files.read(MANIFEST), files.shown(MANIFEST))
     images = [
         _Image(listed, _config(files, listed.config))
         for listed in listed_images
@@ -51,11 +51,13 @@ def archive_layers(files: SavedFiles, wanted: str, name: str | None = None) -> t
     ]
     fitting = [image for image in images if fits(image.config, wanted)]
     if len(fitting) != 1:
-        platforms = {str(image.listed): f" ({printable(str(image.config))})" for image in images}
-        there = ", ".join(f"{listed}{platforms.get(str(listed), '')}" for listed in listed_images) or "none"
-        called = f" called {printable(name)}" if name else ""
-        rule = f"holds {len(fitting) or 'no'} image{'s' * bool(fitting)}{called} for {printable(wanted)}; there are: {there}"
-        raise ConfigError(Problem(rule, file=files.shown(), advice="choose with --image and --platform"))
+        platforms = {str(image.listed): f" ({short_path(str(image.config))})" for image in images}
+        there = few([f"{listed}{platforms.get(str(listed), '')}" for listed in listed_images])
+        called = f" called {short_path(name)}" if name else ""
+        number = counted(len(fitting), "image") if fitting else "no image"
+        rule = f"holds {number}{called} for {printable(wanted)}; there are: {there or 'none'}"
+        advice = "choose with --platform and --image, by what is listed" if there else ""
+        raise ConfigError(Problem(rule, file=files.shown(), advice=advice))
     image = fitting[0]
     names, diff_ids = image.listed.layers, image.config.rootfs.diff_ids
     if len(diff_ids) != len(names):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, TypeAdapter, ValidationError
 
 from platoon.artifacts.reading import parse_json
+from platoon.config.problems import from_validation_error
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 
@@ -21,6 +22,16 @@ ARCHITECTURES = {
 }
 
 Model = TypeVar("Model")
+Item = TypeVar("Item")
+
+
+class _FirstFault(FailFast):
+    # An alternative of a union is hashed.
+    __hash__ = object.__hash__
+
+
+# Of a list that a program wrote the first item at fault is told: it may have millions.
+Items = Annotated[list[Item], _FirstFault()]
 
 
 class Document(BaseModel):
@@ -39,7 +50,7 @@ class Platform(Document):
 
 
 class RootFs(Document):
-    diff_ids: list[str]
+    diff_ids: Items[str]
 
 
 class ImageConfig(Platform):
@@ -62,7 +73,7 @@ def fits(found: Platform, wanted: str) -> bool:
 
 
 def parse(model: type[Model], data: bytes, shown: str) -> Model:
-    """A JSON document of type `model`. Raises ConfigError with every fault, in the file `shown`."""
+    """A JSON document of type `model`. Raises ConfigError with its faults, in the file `shown`."""
     try:
         value: Any = parse_json(data)
     except ValueError as error:
@@ -70,8 +81,4 @@ def parse(model: type[Model], data: bytes, shown: str) -> Model:
     try:
         return TypeAdapter(model).validate_python(value)
     except ValidationError as error:
-        problems = [
-            Problem(printable(fault["msg"]), key=printable(".".join(str(part) for part in fault["loc"])), file=shown)
-            for fault in error.errors(include_url=False, include_input=False)
-        ]
-        raise ConfigError(problems) from error
+        raise ConfigError(from_validation_error(error, model, value, lambda path: shown)) from None

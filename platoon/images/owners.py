@@ -10,19 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from platoon import _native
+from platoon import _native, exits
 from platoon._native import OWNERS_RULE
 from platoon.artifacts.digests import DataError, UnsupportedError, sha256_bytes
-from platoon.config.text import printable
+from platoon.artifacts.reading import read_part
+from platoon.config.text import printable, short_path
 from platoon.errors import ConfigError, Problem
 from platoon.images.docker_archive import MANIFEST, archive_layers
 from platoon.images.documents import this_platform
 from platoon.images.oci_layout import MARKER, layout_layers
 from platoon.images.saved_files import ArchiveFiles, DirectoryFiles, LayerBlob, SavedFiles
 
-__all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "OwnerManifest", "image_layers", "layer_manifest", "owners_of"]
+__all__ = ["OWNERS_ERRORS", "OWNERS_RULE", "NothingToChooseError", "OwnerManifest", "image_layers", "layer_manifest", "owners_of"]
 
-SQUASHFS_MAGIC = b"hsqs"
+# The second is big-endian, which is refused as what it is.
+SQUASHFS_MAGICS = (b"hsqs", b"sqsh")
 SIF_MAGIC, SIF_MAGIC_AT = b"SIF_MAGIC", 32
 # Of an error of the core about a tar of which nothing could be read.
 NOTHING_OF_A_TAR = ": tar at byte 0: "
@@ -30,6 +32,12 @@ SQUASHFS_LAYER = "application/vnd.sylabs.image.layer.v1.squashfs"
 
 # What reading images raises, beside ConfigError for a layout that cannot be used.
 OWNERS_ERRORS = (OSError, DataError, UnsupportedError)
+
+
+class NothingToChooseError(ConfigError):
+    """A platform or a name was given for what is no saved image."""
+
+    exit_code = exits.USAGE
 
 
 @dataclass(frozen=True)
@@ -50,11 +58,14 @@ def owners_of(paths: Sequence[Path], *, platform: str | None = None, name: str |
     """The manifest of one image: a squashfs, a SIF or OCI-SIF, a saved image, or the files of its layers, lowest first.
 
     A saved image is an OCI layout or what `docker save` makes, as a directory or an uncompressed tar; all its digests are verified.
-    platform (`os/architecture[/variant]`, this machine's without it) and name (`image_layers`) choose from it; files have neither.
-    Raises OWNERS_ERRORS and ConfigError.
+    platform (`os/architecture[/variant]`, this machine's without it) and name (`image_layers`) choose from it; other files have
+    neither. Raises OWNERS_ERRORS and ConfigError.
     """
     images = [(path, _image(path)) for path in paths]
     alone, found = next((pair for pair in images if pair[1] is not None), (paths[0], None))
+    if (platform or name) and (found is None or isinstance(found, str)):
+        rule = f"is {found or 'a layer'} and no saved image, which --platform and --image choose from"
+        raise NothingToChooseError(Problem(rule, file=short_path(str(alone)), advice="leave them out"))
     if found is None:
         return layer_manifest(paths)
     if len(paths) > 1:
@@ -87,11 +98,8 @@ def _image(path: Path) -> SavedFiles | str | None:
     """What is an image by itself, by its first bytes or names: a saved one, or the name of a format; None for a layer."""
     if path.is_dir():
         return DirectoryFiles(path)
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        start = file.read(SIF_MAGIC_AT + len(SIF_MAGIC))
-    if start.startswith(SQUASHFS_MAGIC):
+    start = read_part(path, SIF_MAGIC_AT + len(SIF_MAGIC))
+    if start.startswith(SQUASHFS_MAGICS):
         return "a squashfs"
     if start[SIF_MAGIC_AT:] == SIF_MAGIC:
         return "a SIF"
@@ -102,7 +110,10 @@ def _image(path: Path) -> SavedFiles | str | None:
         if not begun:
             raise
         # A file that a person named may be anything: nobody said that it is a tar.
-        raise DataError(f"{shown}: is neither a squashfs, a SIF, a saved image nor a tar") from error
+        rule = "is neither a squashfs, a SIF, a saved image nor a tar"
+        raise ConfigError(
+            Problem(rule, file=printable(shown), advice="name an image, or the layers of one, lowest first")
+        ) from error
 
 
 def _squashfs_manifest(layers: Sequence[LayerBlob]) -> OwnerManifest:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from platoon import _native
-from platoon.artifacts.reading import read_regular
+from platoon.artifacts.reading import read_part, read_regular
 from platoon.config.text import printable
 from platoon.errors import ConfigError, Problem
 
@@ -117,9 +117,7 @@ class ArchiveFiles:
         found = self._find(name)
         if found.size_bytes > DOCUMENT_BYTES:
             raise _too_large(self.shown(name))
-        with self.path.open("rb") as file:
-            file.seek(found.offset)
-            return file.read(found.size_bytes)
+        return read_part(self.path, found.size_bytes, found.offset)
 
     def place(self, name: str) -> tuple[Path, Inside | None]:
         return self.path, self._find(name)

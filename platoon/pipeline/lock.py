@@ -12,10 +12,11 @@ from typing import Any
 from platoon.artifacts.canonical import canonical_digest, read_json
 from platoon.artifacts.digests import DataError, file_digest
 from platoon.artifacts.publish import publish_bytes
+from platoon.artifacts.reading import read_regular
 from platoon.artifacts.store import Store
 from platoon.config.files import named_path
 from platoon.config.text import printable, short_path
-from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
+from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents, tree_problems
 from platoon.envs.harbor.fetch import Fetched
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
@@ -203,7 +204,7 @@ def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:
             try:
                 tasks[shown] = read_contents(directory).digest
             except HASH_ERRORS as error:
-                problems.append(Problem(f"cannot be read: {printable(str(error))}", file=shown))
+                problems.append(Problem(f"cannot be read: {fault_text(error, directory)}", file=shown))
         if not found:
             problems.append(Problem("holds no task", file=path, advice="a task is a directory with a task.toml"))
     if problems:
@@ -224,7 +225,7 @@ def _chat_entry(text: str, base: Path, site: Site) -> dict[str, Any]:
     read_conversations({text: path})
     target = chat_path(site, found.digest)
     if not target.is_file() or file_digest(target).digest != found.digest:
-        data = path.read_bytes()
+        data = read_regular(path, None)
         with cache_writes(site.cache):
             publish_bytes(target, data)
         if file_digest(target).digest != found.digest:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from platoon.artifacts.reading import read_regular
 from platoon.errors import ConfigError, NotPreparedError, Problem
 from platoon.host.console import Console
 from platoon.host.scratch import node_scratch
@@ -58,9 +59,8 @@ def verify(recipe: Recipe, base: Path, results: Path, units: Sequence[str], *, s
             recorded = recorded_datasets(read_datasets(inputs_of(results, unit) / DATASETS), site)
             build_inputs(base / known[unit], rebuilt, empty, console, recorded=recorded)
             for name in INPUT_FILES:
-                if (
-                    found := compare(unit, name, (inputs_of(results, unit) / name).read_bytes(), (rebuilt / name).read_bytes())
-                ) is not None:
+                published = read_regular(inputs_of(results, unit) / name, None)
+                if (found := compare(unit, name, published, read_regular(rebuilt / name, None))) is not None:
                     return found
     return None
 

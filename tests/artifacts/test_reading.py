@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,13 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import platoon
+from platoon import _native
 from platoon.artifacts import reading
 from platoon.artifacts.canonical import canonical_bytes, read_json
+from platoon.artifacts.digests import git_blob_sha1, sha256_file, tree_files
 from platoon.artifacts.publish import publish_bytes
-from platoon.artifacts.reading import DEPTH_LIMIT, TOML_PARTS_LIMIT, open_regular, parse_json, parse_toml, read_regular
+from platoon.artifacts.reading import DEPTH_LIMIT, TOML_PARTS_LIMIT, open_regular, parse_json, parse_toml, read_part, read_regular
 from platoon.artifacts.row_log import append_json_line, read_json_lines
+from platoon.config.yaml import read_yaml
 from platoon.errors import ConfigError
 from platoon.host.console import Console
+from platoon.images.owners import owners_of
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +55,32 @@ def test_only_regular_files_are_opened(flags: int, kind: str, tmp_path: Path) ->
     with pytest.raises(OSError, match=RULE) as refusal:
         open_regular(tmp_path / "x", flags)
     assert refusal.value.filename is not None and len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+# A regular file that opens, and whose first byte nobody can read.
+FAILING = Path("/proc/self/mem")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_regular,
+        lambda path: read_part(path, 2),
+        sha256_file,
+        git_blob_sha1,
+        lambda path: tree_files(path.parent, [path.name]),
+        _native.saved_files,
+        lambda path: _native.layer_owners([(path, None, None, None, None)]),
+        lambda path: owners_of([path]),
+    ],
+)
+def test_a_read_that_fails_names_its_file(read: Callable[[Path], object]) -> None:
+    with pytest.raises(OSError) as failure:
+        read(FAILING)
+    assert (failure.value.errno, Path(str(failure.value.filename))) == (errno.EIO, FAILING)
+    for refuse in (lambda: read_yaml(FAILING), lambda: read_json(FAILING, "plan")):
+        with pytest.raises(ConfigError, match=f"{FAILING}: .*Input/output error"):
+            refuse()
 
 
 @pytest.mark.parametrize("kind", IRREGULAR)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,6 +16,8 @@ from platoon.cli.main import main
 pytestmark = pytest.mark.unit
 
 Run = Callable[..., tuple[int, str, str]]
+
+UNPRIVILEGED = 65534
 
 # Vector A of the rule's specification.
 VECTOR = {
@@ -41,7 +45,23 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
+@pytest.fixture
+def unprivileged(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory of a user whom modes bind, and that user for the test, once `run` has its own."""
+    with TemporaryDirectory(prefix="platoon-test-") as place:
+        monkeypatch.setenv("PLATOON_NODE_SCRATCH", place)
+        before = os.geteuid()
+        if before == 0:
+            os.chown(place, UNPRIVILEGED, UNPRIVILEGED)
+            os.seteuid(UNPRIVILEGED)
+        try:
+            yield Path(place)
+        finally:
+            os.seteuid(before)
+
+
 def write(directory: Path, files: dict[str, str]) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
@@ -62,10 +82,44 @@ def test_hash(tmp_path: Path, run: Run) -> None:
 def test_what_has_no_hash(tmp_path: Path, run: Run) -> None:
     code, _, told = run("harbor", "hash", "nowhere")
     assert code == exits.CONFIG
-    assert told == "platoon: nowhere: no such directory (a task is a directory with a task.toml)\n"
+    assert told == "platoon: nowhere: no such file or directory (a task is a directory with a task.toml)\n"
     assert "site.yaml: is no directory" in run("harbor", "hash", "site.yaml")[2]
     (write(tmp_path / "b", VECTOR) / "tests/out").symlink_to("../../site.yaml")
     assert run("harbor", "hash", "b")[0] == exits.CONFIG
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (os.mkfifo, "is no directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "is no directory"),
+        (lambda path: path.symlink_to(path), "cannot be read (Too many levels of symbolic links)"),
+        (lambda path: os.mkfifo(write(path, {}) / "task.toml"), "is no task: its task.toml: is no regular file"),
+        (lambda path: (write(path, {}) / "task.toml").mkdir(), "is no task: its task.toml: is no regular file"),
+        (lambda path: (write(path, {}) / "task.toml").symlink_to("/dev/zero"), "is no task: its task.toml: is no regular file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["hash", "plan"])
+def test_what_is_no_directory_of_a_task(tmp_path: Path, run: Run, make: Callable[[Path], object], rule: str, command: str) -> None:
+    make(tmp_path / "task")
+    code, out, told = run("harbor", command, "task")
+    assert (code, out) == (exits.CONFIG, "") and told.startswith(f"platoon: task: {rule}")
+
+
+def test_a_path_that_is_too_long_is_told_in_short(run: Run) -> None:
+    code, _, told = run("harbor", "hash", "a" * 5000)
+    assert code == exits.CONFIG and "cannot be read (File name too long)" in told and len(told) < 500
+
+
+@pytest.mark.parametrize("name", ["task.toml", "tests/test.sh", "tests", "environment", "."])
+@pytest.mark.parametrize("command", ["hash", "plan"])
+def test_what_a_user_may_not_read_is_named(unprivileged: Path, run: Run, name: str, command: str) -> None:
+    write(unprivileged / "task", VECTOR)
+    (unprivileged / "task" / name).chmod(0)
+    code, out, told = run("harbor", command, str(unprivileged / "task"))
+    (unprivileged / "task" / name).chmod(0o700)
+    assert (code, out) == (exits.CONFIG, "")
+    assert "Permission denied" in told and "Errno" not in told and (name == "." or name in told)
 
 
 def test_a_directory_without_a_task_has_no_hash(tmp_path: Path, run: Run) -> None:
@@ -73,7 +127,7 @@ def test_a_directory_without_a_task_has_no_hash(tmp_path: Path, run: Run) -> Non
     write(tmp_path / "tasks/t1", VECTOR)
     code, out, told = run("harbor", "hash", "empty")
     assert (code, out) == (exits.CONFIG, "")
-    assert told.startswith("platoon: empty: is no task: a task directory holds a task.toml")
+    assert told.startswith("platoon: empty: is no task: its task.toml: no such file or directory")
     assert "children" not in told
     code, out, told = run("harbor", "hash", "tasks")
     assert (code, out) == (exits.CONFIG, "")

@@ -185,7 +185,7 @@ def test_switches_of_refuse(task: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run(str(task), "--refuse", "sidecars=true", "--json") == exits.FAILED
     assert [text.partition(":")[0] for text in json.loads(capsys.readouterr().out)["problems"]] == ["stack", "gpus", "agent_user"]
     for text in ("gpu=false", "gpus=maybe", "gpus"):
-        assert run(str(task), "--refuse", text) == exits.CONFIG
+        assert run(str(task), "--refuse", text) == exits.USAGE
         assert text.partition("=")[0] in capsys.readouterr().err
 
 
@@ -360,7 +360,7 @@ def test_no_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tasks/t1").mkdir(parents=True)
     (tmp_path / "tasks/t1/task.toml").touch()
     for name, text in (
-        ("nowhere", "no such directory"),
+        ("nowhere", "no such file or directory"),
         ("tasks/t1/task.toml", "is no directory"),
         ("tasks", "platoon harbor plan tasks/t1"),
     ):

@@ -122,7 +122,9 @@ def test_the_image_for_this_machine_is_chosen(layout: Layout) -> None:
     assert [layer.diff_id for layer in layers_of(layout)] == [digest_of(LOWER)]
     assert [layer.diff_id for layer in layers_of(layout, "linux/riscv64")] == [digest_of(UPPER)]
     text = refusal(layout, wanted="windows/amd64")
-    assert "holds no image for windows/amd64; there are: " in text and text.endswith("(choose with --platform and --image)")
+    assert "holds no image for windows/amd64; there are: " in text and text.endswith(
+        "(choose with --platform and --image, by name or digest)"
+    )
     assert all(platform in text for platform in (this_platform(), "linux/riscv64", "linux/s390x", "unknown/unknown"))
 
 
@@ -130,17 +132,42 @@ def test_several_images_must_be_chosen_from(layout: Layout) -> None:
     first = layout.add(layout.image([LOWER], annotations={"org.opencontainers.image.ref.name": "one"}))
     second = layout.add(layout.image([UPPER], annotations={"org.opencontainers.image.ref.name": "two"}))
     text = refusal(layout)
-    assert f"holds 2 images for {this_platform()}" in text and "choose one with --image" in text
+    assert f"holds 2 images for {this_platform()}" in text and "choose with --platform and --image" in text
     assert f"one {first['digest']}" in text and f"two {second['digest']}" in text
     assert layers_of(layout, name="two")[0].diff_id == digest_of(UPPER)
     assert layers_of(layout, name=first["digest"])[0].diff_id == digest_of(LOWER)
-    assert "holds no image called three" in refusal(layout, name="three")
+    text = refusal(layout, name="three")
+    assert f"holds no image called three for {this_platform()}; there are: one {first['digest']} ({this_platform()}), two" in text
+
+
+def test_an_image_without_a_name_is_told_and_chosen_by_its_digest(layout: Layout) -> None:
+    only = layout.add(layout.image([LOWER]))
+    text = refusal(layout, name="one")
+    there = f"there are: unnamed {only['digest']} ({this_platform()}) (choose with --platform and --image, by name or digest)"
+    assert text.endswith(f"holds no image called one for {this_platform()}; {there}")
+    assert len(layers_of(layout, name=only["digest"])) == 1
+
+
+def test_what_an_index_within_the_index_lists_goes_by_its_name(layout: Layout) -> None:
+    inner = layout.document({"manifests": [layout.image([LOWER])]}, INDEX)
+    layout.add({**inner, "annotations": {"org.opencontainers.image.ref.name": "one"}})
+    assert "there are: one sha256:" in refusal(layout, name="two")
+    assert len(layers_of(layout, name="one")) == 1
+
+
+def test_of_many_images_a_few_are_told(layout: Layout) -> None:
+    for number in range(50):
+        names = {"org.opencontainers.image.ref.name": f"{'n' * 5000}{number}"}
+        layout.manifests.append(layout.image([LOWER], f"a{number}", annotations=names))
+    layout.write_index()
+    text = refusal(layout, wanted="linux/none")
+    assert "and 44 more" in text and len(text) < 3000
 
 
 def test_variants(layout: Layout) -> None:
     for variant, tar in (("v7", LOWER), ("v6", UPPER)):
         layout.add(layout.image([tar], "arm", variant))
-    assert "holds 2 images for linux/arm: " in refusal(layout, wanted="linux/arm")
+    assert "holds 2 images for linux/arm; there are: " in refusal(layout, wanted="linux/arm")
     assert layers_of(layout, "linux/arm/v6")[0].diff_id == digest_of(UPPER)
     layout.add(layout.image([LOWER, UPPER], "arm"))
     assert len(layers_of(layout, "linux/arm")) == 2
@@ -175,8 +202,12 @@ def test_damaged_documents_are_named(layout: Layout) -> None:
     [
         ("{", "is no JSON"),
         ("[" * 100_000, "is no JSON"),
-        ("[]", "index.json: Input should be a valid dictionary"),
-        ('{"manifests": [{"digest": 1, "size": -1}]}', "manifests.0.digest: Input should be a valid string"),
+        ("[]", "index.json: must be a mapping, got []"),
+        ("{}", "index.json: manifests: is required"),
+        (json.dumps({"manifests": [{"digest": "sha256:00", "size": 1}]}), "index.json: manifests.0.mediaType: is required"),
+        (json.dumps({"manifests": [1] * 100_000}), "index.json: manifests.0: must be a mapping, got 1"),
+        ('{"manifests": [3]}', "index.json: manifests.0: must be a mapping, got 3"),
+        ('{"manifests": [{"digest": 1, "size": -1}]}', "manifests.0.digest: must be text, got 1\n"),
         (json.dumps({"manifests": [{"digest": "sha512:00", "size": 1, "mediaType": MANIFEST}]}), "names a blob by sha512:00"),
         (json.dumps({"manifests": [{"digest": "sha256:../x", "size": 1, "mediaType": INDEX}]}), "names a blob by sha256:../x"),
         ('{"manifests": []}', "there are: none"),
@@ -184,7 +215,25 @@ def test_damaged_documents_are_named(layout: Layout) -> None:
 )
 def test_an_index_that_is_none(layout: Layout, text: str, rule: str) -> None:
     (layout.directory / "index.json").write_text(text)
-    assert rule in refusal(layout)
+    assert rule in (told := refusal(layout)) and len(told) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('{"imageLayoutVersion": "2.0.0"}', 'imageLayoutVersion: must be one of 1.0.0, got "2.0.0"'),
+        ('{"imageLayoutVersion": 1}', "imageLayoutVersion: must be one of 1.0.0, got 1"),
+        ("{}", "imageLayoutVersion: is required"),
+        ("[]", "must be a mapping, got []"),
+        ("", "is no JSON"),
+        (" " * (DOCUMENT_BYTES + 1), "is larger than"),
+    ],
+)
+def test_a_layout_of_another_version_is_not_read(layout: Layout, text: str, rule: str) -> None:
+    layout.add(layout.image([LOWER]))
+    marker = layout.directory / "oci-layout"
+    marker.write_text(text)
+    assert refusal(layout).startswith(f"{marker}: {rule}")
 
 
 def test_indexes_are_not_followed_for_ever(layout: Layout) -> None:
@@ -231,13 +280,14 @@ def test_u39_a_layer_that_is_not_what_its_media_type_says(layout: Layout) -> Non
 def test_what_is_no_image_is_refused(tmp_path: Path, layout: Layout) -> None:
     with pytest.raises(ConfigError, match="is no saved image"):
         owners_of([tmp_path])
+    (tmp_path / "x").write_bytes(LOWER)
     with pytest.raises(ConfigError, match="is an image by itself"):
         owners_of([tmp_path / "x", layout.directory])
     with pytest.raises(FileNotFoundError):
         owners_of([tmp_path / "absent"])
     text = tmp_path / "text"
     text.write_text("no tar, but long enough for a header" * 20)
-    with pytest.raises(_native.DataError, match="text: is neither a squashfs"):
+    with pytest.raises(ConfigError, match="text: is neither a squashfs"):
         owners_of([text])
     for magic, what in ((b"BZh91AY&SY", "bzip2"), (b"\xfd7zXZ\0", "xz")):
         text.write_bytes(magic)

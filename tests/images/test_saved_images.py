@@ -138,7 +138,8 @@ def test_everything_is_held_against_its_digest(save: Save) -> None:
         ({"Layers": ["/etc/passwd", "repositories"]}, "names /etc/passwd, which is no file in it"),
         ({"Layers": ["", "repositories"]}, "names nothing, which is no file in it"),
         ({"Layers": []}, "has 0 layers, and its configuration 2 diff_ids"),
-        ({"Config": 3}, "0.Config: Input should be a valid string"),
+        ({"Config": 3}, "manifest.json: 0.Config: must be text, got 3"),
+        ({"Layers": None}, "manifest.json: 0.Layers: must be a list, got null"),
     ],
 )
 def test_a_manifest_that_leads_nowhere(save: Save, changes: dict[str, Any], text: str) -> None:

@@ -7,7 +7,6 @@ import random
 import stat
 import subprocess
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -240,8 +239,7 @@ def test_damaged_archives_are_errors_or_manifests(tmp_path: Path, damage: int) -
     for _ in range(choose.randint(1, 4)):
         data[choose.randrange(len(data))] = choose.randrange(256)
     (tmp_path / "layer").write_bytes(data[: choose.choice([len(data), choose.randrange(len(data))])])
-    errors: Sequence[type[Exception]] = (_native.DataError, _native.UnsupportedError)
     try:
         assert owners_of([tmp_path / "layer"]).data.startswith(HEADER)
-    except tuple(errors) as error:
+    except (_native.DataError, _native.UnsupportedError, ConfigError) as error:
         assert str(tmp_path / "layer") in str(error)

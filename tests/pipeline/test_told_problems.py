@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from platoon import exits
-from platoon.cli.problems import of_configuration, told
+from platoon.cli.problems import MOST_TOLD, of_configuration, told
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from tests.pipeline.edits import edit, evaluation
 
@@ -22,6 +22,8 @@ def test_one_problem_and_several() -> None:
     one, two = Problem("is required", "a", "f.yaml"), Problem("unknown key", "b")
     assert told(ConfigError(one)) == "platoon: f.yaml: a: is required"
     assert told(ConfigError([one, two])) == "platoon: 2 problems\nf.yaml: a: is required\nb: unknown key"
+    lines = told(ConfigError([one] * (MOST_TOLD + 7))).splitlines()
+    assert (lines[0], len(lines), lines[-1]) == (f"platoon: {MOST_TOLD + 7} problems", MOST_TOLD + 2, "and 7 more")
     assert told(PlatoonError("a step failed\nwith two lines")) == "platoon: a step failed\nwith two lines"
 
 

@@ -32,6 +32,12 @@ def read_contents(directory: Path) -> HashedTask:
     return hashed_task(directory)
 
 
+def fault_text(error: Exception, directory: Path) -> str:
+    """One of HASH_ERRORS for a person: the file, relative to the task's directory, and what is wrong with it."""
+    text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    return printable(text.replace(f"{directory}/", ""))
+
+
 def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
     """What keeps a task directory from being fetched; `shown_as` names the task. Files that are ignored are judged as well."""
     # Plain strings: this runs for every task of every fetch.
@@ -109,8 +115,12 @@ def _directory_problems(path: str, relative: str, root: Path, shown_as: str, lef
     if relative.count("/") >= DEPTH_LIMIT:
         yield Problem(f"is nested deeper than {DEPTH_LIMIT} directories", key=relative.partition("/")[0], file=shown_as)
         return
-    with os.scandir(path) as scanned:
-        entries = sorted(islice(scanned, left[0] + 1), key=lambda entry: entry.name)
+    try:
+        with os.scandir(path) as scanned:
+            entries = sorted(islice(scanned, left[0] + 1), key=lambda entry: entry.name)
+    except OSError as error:
+        yield Problem(f"cannot be read: {error.strerror}", key=printable(relative), file=shown_as)
+        return
     left[0] -= len(entries)
     for entry in entries:
         if left[0] < 0:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from platoon.config.text import printable
-from platoon.envs.harbor.content import HASH_ERRORS, read_contents, tree_problems
+from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents, tree_problems
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.publish import HarborCache, publish_task
@@ -63,5 +63,4 @@ def preview_task(
                 kept = tools.cache.task(ready.contents.digest)
                 return Preview(build_row(task, kept, ready.contents, fields, settings), idle)
     except HASH_ERRORS as error:
-        why = str(error).replace(f"{directory}/", "")
-        raise ConfigError(Problem(f"cannot be read: {printable(why)}", file=shown)) from None
+        raise ConfigError(Problem(f"cannot be read: {fault_text(error, directory)}", file=shown)) from None

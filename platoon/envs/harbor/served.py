@@ -9,7 +9,7 @@ from pathlib import Path
 
 from platoon.config.files import named_path
 from platoon.envs.harbor.answers import find_answer, read_request
-from platoon.envs.harbor.content import HASH_ERRORS, read_contents
+from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents
 from platoon.envs.harbor.format import HarborTask, read_task
 from platoon.envs.harbor.lock import HarborLock, LockRow, tree_digest
 from platoon.envs.harbor.options import HarborOptions, Refuse
@@ -115,7 +115,7 @@ def _row(name: str, directory: Path, settings: TaskSettings) -> LockRow | None:
     try:
         built = build_row(SourceTask(name, name), directory, read_contents(directory), {}, settings)
     except HASH_ERRORS as error:
-        logger.warning("task %s is left out: %s", name, error)
+        logger.warning("task %s is left out: %s", name, fault_text(error, directory))
         return None
     row = built.row
     why = [row.refused] if row.refused is not None else [*_never_served(built), *row_refusals(row)]

@@ -13,7 +13,7 @@ from platoon.artifacts.digests import HashedTask
 from platoon.config.text import counted, printable
 from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.answers import Request
-from platoon.envs.harbor.content import HASH_ERRORS, SHOWN_PROBLEMS, read_contents, tree_problems
+from platoon.envs.harbor.content import HASH_ERRORS, SHOWN_PROBLEMS, fault_text, read_contents, tree_problems
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
@@ -119,8 +119,7 @@ class _Taker:
             self.problems.extend(error.problems)
         except HASH_ERRORS as error:
             # Where a task lies while it is fetched is nobody's concern.
-            why = str(error).replace(f"{item.directory}/", "")
-            self.problems.append(Problem(f"cannot be read: {printable(why)}", file=shown))
+            self.problems.append(Problem(f"cannot be read: {fault_text(error, item.directory)}", file=shown))
 
     def _publish(self, task: SourceTask, ready: Prepared, matched: Sequence[Overlay], index: Mapping[str, Any]) -> None:
         digest = ready.contents.digest

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from platoon.artifacts.digests import DataError, UnsupportedError, hex_of, tree_files, tree_names
+from platoon.artifacts.reading import read_part
 from platoon.host.trees import kind_below
 from platoon.images.dockerfile.errors import DockerfileError
 
@@ -82,8 +83,7 @@ class Context:
 
     def head(self, path: str, size_bytes: int) -> bytes:
         """The first bytes of a file."""
-        with (self.directory / path).open("rb") as file:
-            return file.read(size_bytes)
+        return read_part(self.directory / path, size_bytes)
 
     @cached_property
     def _below(self) -> Path:

@@ -20,7 +20,7 @@ from tests.images.dockerfile.test_corpus import CORPUS, read
 
 pytestmark = pytest.mark.unit
 
-PLANNING = ("i506", "i508", "i509", "i510", "i511")
+PLANNING = ("i005", "i013", "i506", "i508", "i509", "i510", "i511")
 ROWS = frozenset({*(f"h{number:03}" for number in (*range(1, 55), *range(501, 518))), *PLANNING})
 
 # Row to why.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from platoon.artifacts.reading import read_part
 from platoon.config.text import clip, printable
 from platoon.envs.harbor.compose import builds
 from platoon.envs.harbor.compose.document import SIZE_LIMIT_BYTES, Tree, parse_document
@@ -152,8 +153,7 @@ def is_program(path: Path) -> bool:
     """Whether a file of a task is executable, as every source's files are in the cache."""
     if path.suffix == ".sh":
         return True
-    with path.open("rb") as file:
-        return file.read(2) == b"#!"
+    return read_part(path, 2) == b"#!"
 
 
 def _read(files: TaskFiles, overlays: Sequence[Overlay]) -> Edited | None:

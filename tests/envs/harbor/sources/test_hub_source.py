@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -39,7 +40,12 @@ def publish(hub: FakeHub, tasks: Repository, names: tuple[str, ...] = ("a", "b")
     return {**digests, "org/bench": hub.publish_dataset("org/bench", digests, **more)}
 
 
-def test_h002_h011_h012_h018_a_dataset(hub: FakeHub, tasks: Repository, fetching: Fetching) -> None:
+def test_h002_h011_h012_h018_a_dataset(hub: FakeHub, tasks: Repository, fetching: Fetching, tmp_path: Path) -> None:
+    uvx = tmp_path / "bin" / "uvx"
+    uvx.parent.mkdir()
+    uvx.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexit 1\n")
+    uvx.chmod(0o755)
+    fetching.environment["PATH"] = f"{uvx.parent}:{os.environ['PATH']}"
     digests = publish(hub, tasks, revision=7, files={"metric.py": "sha256:" + "cc" * 32})
     lock = fetching({"dataset": "harbor://org/bench@7"}).lock
     assert [(row.name, row.digest) for row in lock.tasks] == [(name, digests[name]) for name in ("org/a", "org/b")]
@@ -60,6 +66,7 @@ def test_h002_h011_h012_h018_a_dataset(hub: FakeHub, tasks: Repository, fetching
     downloads = [call for call in calls if call[0] == "download"]
     assert {call[1] for call in downloads} == {f"{name}@{digests[name]}" for name in ("org/a", "org/b")}
     assert all("--cache" in call for call in downloads)
+    assert not (tmp_path / "asked").exists()
     for row in lock.tasks:
         assert content_hash(fetching.cache.task(row.digest)) == row.digest
 
@@ -84,7 +91,14 @@ def test_h009_the_cli_is_run_at_its_pin(hub: FakeHub, tasks: Repository, fetchin
     assert {line.split(" ")[0:3] == ["--from", PIN, "harbor"] for line in (tmp_path / "argv").read_text().splitlines()} == {True}
 
 
-def test_h010_harbor_is_never_imported() -> None:
+def test_h010_harbor_is_never_imported(checkout: Path) -> None:
+    """Not by any module when it is imported, and by no statement that waits in a function."""
+    for path in (checkout / "platoon").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [str(node.module)]
+            assert "harbor" not in {name.partition(".")[0] for name in names}, path
     script = (
         "import sys; sys.modules['harbor'] = None\n"
         "import pkgutil, importlib, platoon.envs.harbor as package\n"
