@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -59,9 +59,15 @@ class Number:
         return str(self.value) if isinstance(self.value, int) else _go_text(self.value)
 
 
-_TAGGED: Mapping[str, type] = {"null": type(None), "bool": bool, "int": Number, "float": Number}
-
 Tree: TypeAlias = "bool | str | Number | list[Any] | dict[str, Any] | None"
+
+# Tags of plain values beside text, and what they fit.
+_FITS: Mapping[str, Callable[[Tree], bool]] = {
+    f"{_PREFIX}null": lambda value: value is None,
+    f"{_PREFIX}bool": lambda value: isinstance(value, bool),
+    f"{_PREFIX}int": lambda value: isinstance(value, Number) and isinstance(value.value, int),
+    f"{_PREFIX}float": lambda value: isinstance(value, Number),
+}
 
 
 def parse_document(data: bytes, shown_as: str) -> Tree:
@@ -128,13 +134,15 @@ class _Builder:
         elif isinstance(event, AliasEvent):
             self._alias(str(event.anchor), line)
         elif isinstance(event, MappingStartEvent | SequenceStartEvent):
-            if event.tag is not None and event.tag not in (f"{_PREFIX}map", f"{_PREFIX}seq"):
-                raise self._error(f"the tag {_shown_tag(event.tag)} is not planned", line)
+            is_mapping = isinstance(event, MappingStartEvent)
+            if event.tag not in (None, f"{_PREFIX}{'map' if is_mapping else 'seq'}"):
+                what = "a mapping" if is_mapping else "a list"
+                raise self._error(f"the tag {_shown_tag(event.tag)} is not planned of {what}", line)
             if self._open and self._open[-1].wants_key:
                 raise self._error("a key is text, got a mapping or a list", line)
             if len(self._open) >= DEPTH_LIMIT:
                 raise self._error(f"is nested deeper than {DEPTH_LIMIT} levels", line)
-            self._open.append(_Open(line, event.anchor, isinstance(event, MappingStartEvent)))
+            self._open.append(_Open(line, event.anchor, is_mapping))
         elif isinstance(event, MappingEndEvent | SequenceEndEvent):
             self._close()
 
@@ -142,7 +150,7 @@ class _Builder:
         plain = event.style is None or event.style == ""
         holder = self._open[-1] if self._open else None
         if holder is not None and holder.wants_key:
-            if plain and event.tag is None and event.value == MERGE:
+            if plain and event.tag in (None, "!") and event.value == MERGE:
                 if holder.merged:
                     raise self._error(f"the key {MERGE!r} is given twice (a list merges several)", line)
                 holder.merging = holder.merged = True
@@ -166,10 +174,11 @@ class _Builder:
         if "\0" in text:
             raise self._error("holds a NUL character", line)
         if tag is not None and tag not in ("!", f"{_PREFIX}str"):
-            if not tag.startswith(_PREFIX) or tag.removeprefix(_PREFIX) not in _TAGGED:
-                raise self._error(f"the tag {_shown_tag(tag)} is not planned", line)
+            fits = _FITS.get(tag)
+            if fits is None:
+                raise self._error(f"the tag {_shown_tag(tag)} is not planned of a scalar", line)
             value = self._read(text, line)
-            if not isinstance(value, _TAGGED[tag.removeprefix(_PREFIX)]):
+            if not fits(value):
                 raise self._error(f"{text[:40]!r} is no value of the tag {_shown_tag(tag)}", line)
             return value
         return text if tag is not None or not plain else self._read(text, line)
