@@ -16,7 +16,6 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -27,6 +26,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from platoon.config.yaml import PARSER_ERRORS, parser_fault
 from platoon.envs.harbor.compose.errors import ComposeError
 
 SIZE_LIMIT_BYTES = 256 * 1024
@@ -43,6 +43,8 @@ _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": 
 _INTEGER = re.compile(r"[-+]?(?:0[bB][01_]+|0[oO][0-7_]+|0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+# A file may write them as escapes alone: no program is handed a NUL, and no UTF-8 has half a surrogate pair.
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9:.]+(?:Z|[-+][0-9:]+)?)?")
 
 
@@ -82,12 +84,9 @@ def parse_document(data: bytes, shown_as: str) -> Tree:
     try:
         for event in YAML(typ="safe", pure=True).parse(io.StringIO(text)):
             builder.take(event)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{shown_as}:{mark.line + 1}" if mark is not None else shown_as
-        raise ComposeError(f"is not YAML: {' '.join(str(error.problem or error.context).split())[:150]}", place) from None
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ComposeError(f"is not YAML: {' '.join(str(error).split())[:150]}", shown_as) from None
+    except (*PARSER_ERRORS, RecursionError) as error:
+        why, line = parser_fault(error, text)
+        raise ComposeError(f"is not YAML: {why[:150]}", shown_as if line is None else f"{shown_as}:{line}") from None
     return builder.value
 
 
@@ -171,8 +170,8 @@ class _Builder:
     def _resolved(self, event: Any, plain: bool, line: int) -> Tree:
         text: str = event.value
         tag = event.tag
-        if "\0" in text:
-            raise self._error("holds a NUL character", line)
+        if (bad := _UNWRITABLE.search(text)) is not None:
+            raise self._error("holds a NUL character" if bad[0] == "\0" else "holds half a surrogate pair", line)
         if tag is not None and tag not in ("!", f"{_PREFIX}str"):
             fits = _FITS.get(tag)
             if fits is None:
