@@ -57,7 +57,7 @@ def size_mb(key: str, text: str) -> int:
 
 
 def check_hosts(mode: str | None, hosts: Sequence[str] | None, *, without_mode: bool) -> None:
-    """Raises PydanticCustomError for hosts beside another mode than `allowlist`. without_mode: an empty list may stand without a mode."""
+    """Raises PydanticCustomError for hosts beside another mode than `allowlist`. without_mode: an empty list may stand alone."""
     if hosts is not None and mode != "allowlist" and (hosts or (mode is None and not without_mode)):
         raise wrong(f"needs network_mode allowlist, got {show(hosts)}", "allowed_hosts")
 
