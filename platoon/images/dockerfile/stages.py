@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from platoon.config.text import clip
 from platoon.images.dockerfile.checks import check_instruction, check_stage_name
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
+from platoon.images.dockerfile.parse import Dockerfile, Instruction, fields, split_flags
 from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
 from platoon.images.dockerfile.words import BadWordError, expand
 from platoon.images.image_reference import PLATFORM, PLATFORMS, reference_fault
@@ -106,9 +106,7 @@ def _open_stage(
     instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None], budget: Budget
 ) -> Stage:
     flags, rest = split_flags(instruction)
-    if unknown := sorted(set(flags) - {"platform"}):
-        raise BadWordError(f"FROM has no option --{unknown[0]}")
-    words = operands(rest, escape)
+    words = fields(rest)
     if len(words) not in (1, 3) or (len(words) == 3 and words[1].lower() != "as"):
         raise BadWordError("FROM has the form FROM image [AS name]")
     name = words[2].lower() if len(words) == 3 else None
