@@ -80,13 +80,17 @@ def _check_platforms(stages: list[Stage], file: str) -> None:
         stage = stages[stage.parent]
 
 
-def find_stage(name: str, stages: list[Stage]) -> int | None:
-    """The stage a name or number means, the latest of a name; None for an image. Raises BadWordError for a number too long."""
-    for stage in reversed(stages):
-        if stage.name is not None and stage.name == name.lower():
-            return stage.index
-    number = stage_number(name)
-    return number if number is not None and number < len(stages) else None
+def stage_names(dockerfile: Dockerfile, file: str) -> list[str]:
+    """The name of each FROM in lower case, those behind the target too; "" where it has none. Raises DockerfileError."""
+    names = []
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            try:
+                words = fields(split_flags(instruction)[1])
+            except BadWordError as error:
+                raise DockerfileError(str(error), instruction.line, file=file) from None
+            names.append(words[2].lower() if len(words) == 3 else "")
+    return names
 
 
 def stage_number(name: str) -> int | None:
@@ -125,7 +129,10 @@ def _open_stage(
         raise BadWordError(f"FROM {clip(words[0])} depends on the machine that builds")
     if not base or (unset and not base.strip(":@/")):
         raise BadWordError(f"FROM {clip(words[0])} names no image ({', '.join(unset) or 'the variable'} has no default)")
-    parent = next((stage.index for stage in reversed(stages) if stage.name == base.lower()), None)
+    # In its own letters: BuildKit takes `FROM Base` for an image.
+    parent = next((stage.index for stage in reversed(stages) if stage.name == base), None)
+    if parent is not None and any(item.keyword == "ONBUILD" for item in stages[parent].instructions):
+        raise BadWordError(f"FROM {clip(base)} runs the ONBUILD instructions of that stage, which no plan has (write them here)")
     if parent is None and (fault := reference_fault(base)) is not None:
         raise BadWordError(f"FROM: {fault}")
     platform = expand(flags["platform"], escape, lookup) if "platform" in flags else None
