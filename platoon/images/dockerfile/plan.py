@@ -15,7 +15,8 @@ from platoon.images.dockerfile.context import Context
 from platoon.images.dockerfile.copies import Sources, add_sources, read_copy, step_sources
 from platoon.images.dockerfile.dockerignore import compile_ignore
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
+from platoon.images.dockerfile.mounts import binds_context, mounts
+from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile
 from platoon.images.dockerfile.settings import BadInstructionError, image_settings
 from platoon.images.dockerfile.stages import SCRATCH, Stage, read_stages, stage_names, stage_number
 from platoon.images.dockerfile.suffix import Suffix, split_suffix
@@ -200,15 +201,12 @@ def _check_from(source: str, index: int, names: Sequence[str]) -> None:
 
 
 def _check_mounts(instruction: Instruction, later: Sequence[str]) -> bool:
-    """Whether a RUN binds files of the context: a mount of type bind, the default, without `from`. Refuses one of a later stage."""
-    binds = False
-    flags, _ = split_flags(instruction)
-    for mount in flags.get("mount", "").split("\n"):
-        options = dict(item.partition("=")[::2] for item in mount.split(",") if item)
-        if (source := options.get("from")) and source.lower() in later:
+    """Whether a RUN binds files of the context. Refuses mounts of a later stage."""
+    found = list(mounts(instruction))
+    for source in (mount.get("from", "") for mount in found):
+        if source and source.lower() in later:
             raise BadWordError(f"--mount: from={clip(source, 40)} names no earlier stage")
-        binds |= bool(options) and options.get("type", "bind") == "bind" and source is None
-    return binds
+    return any(map(binds_context, found))
 
 
 def _settings(stages: Sequence[Stage], start: int, escape: str, name: str, *, chain: bool) -> dict[str, Any]:
