@@ -38,6 +38,7 @@ _WORD = r"[A-Za-z0-9_-]++"
 _KEY = re.compile(rf"(^[ \t]*+\[{{1,2}}[ \t]*+)?({_WORD}(?:[ \t]*+\.[ \t]*+{_WORD})*+)[ \t]*+(=?)", re.MULTILINE)
 # Python reads such a number of any length, and writes none of more than 4300 digits.
 _LONG_NUMBER = re.compile(r"0[xob][0-9A-Fa-f_]{3000}")
+_DIGITS = re.compile(r"[0-9A-Fa-f_]{3000}")
 
 
 @contextmanager
@@ -113,9 +114,14 @@ def parse_toml(text: str) -> dict[str, Any]:
         value = tomllib.loads(text)
     except RecursionError:
         raise _too_deep() from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:
+        # Python's own, of a number it reads no further.
+        raise _too_long(text) from None
     _check_depth(value)
     if _LONG_NUMBER.search(text):
-        _check_numbers(value)
+        _check_numbers(value, text)
     return value
 
 
@@ -151,11 +157,18 @@ def _check_text(value: Any) -> None:
         raise ValueError(f"text is Unicode without surrogates, and holds \\u{ord(error.object[error.start]):04x} alone") from None
 
 
-def _check_numbers(value: Any) -> None:
+def _check_numbers(value: Any, text: str) -> None:
     try:
         json.dumps(value, default=str)
     except ValueError:
-        raise ValueError("holds a number of more than 4300 digits") from None
+        raise _too_long(text) from None
+
+
+def _too_long(text: str) -> ValueError:
+    """Names the line of the first number that may be meant."""
+    found = _DIGITS.search(_OPAQUE.sub(lambda opaque: "\n" * opaque[0].count("\n"), text))
+    place = f" (at line {found.string.count(chr(10), 0, found.start()) + 1})" if found else ""
+    return ValueError(f"holds a number of more than 4300 digits{place}")
 
 
 def _too_deep() -> ValueError:

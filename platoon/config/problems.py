@@ -87,7 +87,8 @@ def _rule(kind: str, message: str, context: Mapping[str, Any]) -> str:
         return _RULES[kind]
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
-        return f"{words} {context[bound]:g}"
+        limit = context[bound]
+        return f"{words} {int(limit) if limit == int(limit) else limit}"
     if kind in ("literal_error", "enum"):
         return f"must be one of {context['expected'].replace(chr(39), '')}"
     if kind in _LENGTHS:

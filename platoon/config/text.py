@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date, time
 from typing import Any
 
 from platoon.config.credentials import hide_credentials
@@ -17,7 +18,8 @@ MOST_JUDGED_CHARACTERS = 4096
 def show(value: Any) -> str:
     """A value as a person would write it, on one line, cut where it gets long."""
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        # A date stands without quotes, as TOML has it.
+        text = str(value) if isinstance(value, date | time) else json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError):
         text = repr(value)
     text = printable(hide_credentials(_cut(text)))

@@ -19,6 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.resolver import VersionedResolver
 
 from platoon.config.files import read_text
@@ -28,6 +29,8 @@ SIZE_LIMIT_BYTES = 1024 * 1024
 NODE_LIMIT = 100_000
 DEPTH_LIMIT = 64
 INTEGER_LIMIT = 2**63
+# What the library raises of a text that is no YAML: its own errors, and Python's of versions, escapes and dates that cannot be.
+PARSER_ERRORS = (YAMLError, ValueError, TypeError, AttributeError, AssertionError, OverflowError)
 
 # What needs no parser, which is most of what stands in overrides: words that YAML 1.2 reads as text, and whole numbers.
 _WORD = re.compile(r"(?!(?:null|true|false)$)[a-z][A-Za-z0-9_./-]*")
@@ -66,17 +69,25 @@ def parse_yaml(text: str, shown_as: str) -> Any:
         return int(text)
     try:
         value = _parser().load(io.StringIO(text))
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{shown_as}:{mark.line + 1}" if mark is not None else shown_as
-        raise ConfigError(Problem(_sentence(error), file=place)) from None
     except RecursionError:
         raise ConfigError(Problem(f"is nested deeper than {DEPTH_LIMIT} levels", file=shown_as)) from None
-    except (YAMLError, ValueError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(Problem(f"is not YAML 1.2: {reason}", file=shown_as)) from None
+    except PARSER_ERRORS as error:
+        why, line = parser_fault(error, text)
+        twice = re.match(r"found duplicate key(?: \"(.*?)\")?", why)
+        sentence = f"the key {twice[1]!r} is given twice in one mapping" if twice else f"is not YAML 1.2: {why[:200]}"
+        raise ConfigError(Problem(sentence, file=shown_as if line is None else f"{shown_as}:{line}")) from None
     check_value(value, shown_as)
     return value
+
+
+def parser_fault(error: Exception, text: str) -> tuple[str, int | None]:
+    """What is wrong with a text, and the line where the library tells it, of one of `PARSER_ERRORS`."""
+    if isinstance(error, ReaderError):
+        return f"the character U+{error.character:04X} is none of YAML", text.count("\n", 0, error.position) + 1
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        return " ".join(str(error.problem or error.context).split()), None if mark is None else mark.line + 1
+    return " ".join(str(error).split()), None
 
 
 def check_value(value: Any, shown_as: str) -> None:
@@ -163,11 +174,3 @@ def _parser() -> YAML:
     parser.Constructor = _Constructor
     parser.allow_duplicate_keys = False
     return parser
-
-
-def _sentence(error: MarkedYAMLError) -> str:
-    problem = str(error.problem or error.context or "is not YAML 1.2")
-    if "duplicate key" in problem:
-        found = re.search(r'duplicate key "(.*?)"', problem)
-        return f"the key {found.group(1)!r} is given twice in one mapping" if found else "a key is given twice in one mapping"
-    return f"is not YAML 1.2: {' '.join(problem.split())[:200]}"

@@ -67,9 +67,10 @@ arguments.
 
 ## YAML
 
-YAML 1.2 with anchors and merge keys (`<<`). Refused: repeated keys, keys that are no text, tags that do not fit, dates, several
-documents, a directive of another YAML than 1.1 (as compose has it), and files that expand beyond bounds. A plain number keeps its
-text where compose would keep it; `017` and `1e3`, which compose would write as 15 and 1000, are to be quoted.
+YAML 1.2 with anchors and merge keys (`<<`). Refused: repeated keys, keys that are no text, tags but `!!map`, `!!seq`, `!!str`,
+`!!int`, `!!float`, `!!bool` and `!!null` on what they fit (compose passes over the others), dates, several documents, a directive
+of another YAML than 1.1 (as compose has it), and files that expand beyond bounds. A plain number keeps its text where compose
+would keep it; `017` and `1e3`, which compose would write as 15 and 1000, are to be quoted.
 
 ## Variables
 

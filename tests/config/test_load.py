@@ -246,6 +246,17 @@ def test_a_hundred_thousand_overrides_are_taken(tmp_path: Path) -> None:
     assert len(config.limits) == 100_000
 
 
+@pytest.mark.parametrize("text", ["%YAML 1.3\n---\na: b", 'a: "\\U00110000"', 'a: "\\UFFFFFFFF"', 'a: "\\ud800"'])
+def test_versions_and_escapes_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="x: "):
+        parse_yaml(text, "x")
+
+
+def test_a_character_that_yaml_has_not_is_told_with_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"x:3: is not YAML 1.2: the character U\+0000 is none of YAML"):
+        parse_yaml("a: b\n\nc: \0\n", "x")
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_a_value_or_a_refusal(text: str) -> None:

@@ -20,6 +20,9 @@ from platoon.errors import Problem
 
 DEPTH_LIMIT = 100
 FILE_LIMIT = 50_000
+# Of all files together, as long as they say they are: a hole of a sparse file is copied like what is written.
+TASK_LIMIT_BYTES = 10 * 2**30
+LARGE_ADVICE = "put large data in the image, or have it fetched there"
 MANY_FILES_ADVICE = "pack them in an archive, or put them in the image"
 # Of one fetch.
 SHOWN_PROBLEMS = 20
@@ -42,24 +45,37 @@ def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
     """What keeps a task directory from being fetched; `shown_as` names the task. Files that are ignored are judged as well."""
     # Plain strings: this runs for every task of every fetch.
     top = os.path.realpath(directory)
-    root = Path(top)
+    left = _Left()
     for name in (*HASHED_FILES, ".gitignore"):
-        mode, size_bytes = _status(f"{top}/{name}")
-        if mode and not stat.S_ISREG(mode):
-            yield from _entry_problems(root / name, name, root, shown_as, hashed=False)
-            size_bytes = _status(os.path.realpath(root / name))[1]
-        if name == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
-            yield Problem(f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}", key=name, file=shown_as)
-    left = [FILE_LIMIT]
+        yield from _file_problems(top, name, shown_as, left)
     for name in HASHED_DIRECTORIES:
         mode, _ = _status(f"{top}/{name}")
         if stat.S_ISLNK(mode):
             yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
         elif stat.S_ISDIR(mode):
-            yield from _directory_problems(f"{top}/{name}", name, root, shown_as, left)
-        if left[0] < 0:
-            yield Problem(f"the task holds more than {FILE_LIMIT} files", key=name, file=shown_as, advice=MANY_FILES_ADVICE)
+            yield from _directory_problems(f"{top}/{name}", name, Path(top), shown_as, left)
+        if (excess := left.excess) is not None:
+            yield Problem(excess[0], key=name, file=shown_as, advice=excess[1])
             return
+
+
+@dataclass
+class _Left:
+    """What a task may still hold: entries below its directories, and bytes."""
+
+    files: int = field(default_factory=lambda: FILE_LIMIT)
+    size_bytes: int = field(default_factory=lambda: TASK_LIMIT_BYTES)
+
+    def take(self, files: int, size_bytes: int) -> None:
+        self.files -= files
+        self.size_bytes -= size_bytes
+
+    @property
+    def excess(self) -> tuple[str, str] | None:
+        """The rule that is broken and the advice, None while none is."""
+        if self.files < 0:
+            return f"the task holds more than {FILE_LIMIT} files", MANY_FILES_ADVICE
+        return None if self.size_bytes >= 0 else (f"the task holds more than {TASK_LIMIT_BYTES} bytes", LARGE_ADVICE)
 
 
 @dataclass
@@ -72,15 +88,16 @@ class ListedTask:
     shown_as: str
     problems: list[Problem] = field(default_factory=list)
     is_there: bool = False
-    _left: int = field(default_factory=lambda: FILE_LIMIT)
+    _left: _Left = field(default_factory=_Left)
 
     def add(self, path: str, size_bytes: int = 0) -> None:
         """size_bytes: 0 where the listing does not say."""
         top, slash, _ = path.partition("/")
         self.is_there = True
-        self._left -= 1 if slash else 0
-        if self._left == -1:
-            self.tell(top, f"the task holds more than {FILE_LIMIT} files", MANY_FILES_ADVICE)
+        was = self._left.excess
+        self._left.take(1 if slash else 0, size_bytes)
+        if (excess := self._left.excess) is not None and excess != was:
+            self.tell(top, *excess)
         self.check_name(path)
         if path.count("/") > DEPTH_LIMIT:
             self.tell(top, f"is nested deeper than {DEPTH_LIMIT} directories")
@@ -110,28 +127,47 @@ def _status(path: str) -> tuple[int, int]:
     return found.st_mode, found.st_size
 
 
-def _directory_problems(path: str, relative: str, root: Path, shown_as: str, left: list[int]) -> Iterator[Problem]:
-    """left: how many more entries the task may have; the walk ends when it is below zero."""
+def _file_problems(top: str, name: str, shown_as: str, left: _Left) -> Iterator[Problem]:
+    """Of a file at the top of a task."""
+    mode, size_bytes = _status(f"{top}/{name}")
+    if mode and not stat.S_ISREG(mode):
+        root = Path(top)
+        yield from _entry_problems(root / name, name, root, shown_as, hashed=False)
+        size_bytes = _status(os.path.realpath(root / name))[1]
+    if name == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
+        yield Problem(f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}", key=name, file=shown_as)
+    elif size_bytes > TASK_LIMIT_BYTES:
+        yield Problem(f"has {size_bytes} bytes, more than {TASK_LIMIT_BYTES}", key=name, file=shown_as, advice=LARGE_ADVICE)
+    else:
+        left.take(0, size_bytes)
+
+
+def _directory_problems(path: str, relative: str, root: Path, shown_as: str, left: _Left) -> Iterator[Problem]:
+    """The walk ends where the task holds too much."""
     if relative.count("/") >= DEPTH_LIMIT:
         yield Problem(f"is nested deeper than {DEPTH_LIMIT} directories", key=relative.partition("/")[0], file=shown_as)
         return
     try:
         with os.scandir(path) as scanned:
-            entries = sorted(islice(scanned, left[0] + 1), key=lambda entry: entry.name)
+            entries = sorted(islice(scanned, left.files + 1), key=lambda entry: entry.name)
     except OSError as error:
         yield Problem(f"cannot be read: {error.strerror}", key=printable(relative), file=shown_as)
         return
-    left[0] -= len(entries)
+    left.take(len(entries), 0)
     for entry in entries:
-        if left[0] < 0:
+        if left.excess is not None:
             return
         inner = f"{relative}/{entry.name}"
         if not is_plain_name(entry.name):
             yield Problem("a name is UTF-8 on one line", key=printable(inner), file=shown_as, advice="rename it")
         elif entry.is_dir(follow_symlinks=False):
             yield from _directory_problems(entry.path, inner, root, shown_as, left)
-        elif not entry.is_file(follow_symlinks=False):
+        elif entry.is_file(follow_symlinks=False):
+            left.take(0, _status(entry.path)[1])
+        else:
             yield from _entry_problems(Path(entry.path), inner, root, shown_as, hashed=True)
+            # A link is copied as the file that it names.
+            left.take(0, _status(os.path.realpath(entry.path))[1])
 
 
 def _entry_problems(path: Path, relative: str, root: Path, shown_as: str, *, hashed: bool) -> Iterator[Problem]:

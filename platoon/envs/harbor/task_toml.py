@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from platoon.config.model import nearest, problems_error
-from platoon.config.text import printable
+from platoon.config.text import few, printable, show
 from platoon.envs.harbor.task_values import (
     Count,
     Destination,
@@ -34,6 +34,7 @@ from platoon.envs.harbor.task_values import (
     Workdir,
     check_hosts,
     size_mb,
+    wrong,
 )
 from platoon.errors import Problem
 
@@ -106,9 +107,9 @@ class McpServer(_Table):
     def _has_address(self) -> Self:
         needed = "command" if self.transport == "stdio" else "url"
         if not getattr(self, needed):
-            raise ValueError(f"transport {self.transport} needs {needed}")
+            raise wrong(f"is needed for transport {self.transport}", needed)
         if self.headers and self.transport == "stdio":
-            raise ValueError("transport stdio has no headers")
+            raise wrong("transport stdio has none", "headers")
         return self
 
 
@@ -155,7 +156,7 @@ class EnvironmentTable(_Table):
                 continue
             found_mb = size_mb(old, size)
             if value.setdefault(new, found_mb) != found_mb:
-                raise ValueError(f"{old} and {new} are both given and differ")
+                raise wrong(f"{new} is given too and differs, got {show(size)} and {show(value[new])}", old)
         return value
 
     @model_validator(mode="after")
@@ -209,7 +210,7 @@ class VerifierTable(_Table):
     @model_validator(mode="after")
     def _one_mode(self) -> Self:
         if self.environment_mode == "shared" and self.environment is not None:
-            raise ValueError("environment_mode shared excludes [verifier.environment]")
+            raise wrong("shared excludes [verifier.environment]", "environment_mode")
         check_hosts(self.network_mode, self.allowed_hosts, without_mode=False)
         return self
 
@@ -243,7 +244,7 @@ class Artifact(_Table):
     @model_validator(mode="after")
     def _is_absolute_elsewhere(self) -> Self:
         if self.service != "main" and not self.source.startswith("/"):
-            raise ValueError("the source of a service other than main is an absolute path")
+            raise wrong(f"is an absolute path for a service other than main, got {show(self.source)}", "source")
         return self
 
 
@@ -261,7 +262,8 @@ class StepTable(_Table):
 class TaskToml(_Table):
     """A whole `task.toml`."""
 
-    schema_version: str = "1.4"
+    # Its old name is the last choice.
+    schema_version: str = Field("1.4", validation_alias=AliasChoices("schema_version", "version"))
     source: str | None = None
     task: PackageTable | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -273,19 +275,11 @@ class TaskToml(_Table):
     steps: Items[StepTable] = Field(default_factory=list)
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _old_version(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or "version" not in value:
-            return value
-        version = value["version"]
-        return {"schema_version": version} | {key: item for key, item in value.items() if key != "version"}
-
     @model_validator(mode="after")
     def _steps_are_apart(self) -> Self:
         names = Counter(unicodedata.normalize("NFC", step.name).casefold() for step in self.steps)
         if twins := sorted(name for name, count in names.items() if count > 1):
-            raise ValueError(f"steps called {', '.join(twins[:5])} are not apart where case does not count")
+            raise wrong(f"names are apart where case does not count, got {few(twins)} twice", "steps")
         return self
 
 

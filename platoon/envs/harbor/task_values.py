@@ -13,11 +13,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
-from platoon.config.text import printable, show
+from platoon.config.model import problems_error
+from platoon.config.text import show
+from platoon.errors import Problem
 from platoon.images.image_reference import reference_fault
 
 HIGHEST_ID = 2**31 - 1
+MOST_COUNT = 2**31 - 1
 # MiB whose bytes fit 64 bits.
 MEBIBYTES_LIMIT = 2**43
 STEP_NAME_LIMIT_BYTES = 255
@@ -34,8 +38,13 @@ _DEVICE = re.compile(r"CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9¹²³]",
 _MEBIBYTES = {"k": 1 / 1024, "m": 1, "g": 1024}
 
 
+def wrong(rule: str, key: str = "") -> PydanticCustomError:
+    """What a validator raises where the rule tells the value, or is of a key of its table rather than of the whole table."""
+    return problems_error([Problem(rule, key=key)])
+
+
 def size_mb(key: str, text: str) -> int:
-    """MiB of `2G`, `512 m`, `.5g`. Raises ValueError naming the key."""
+    """MiB of `2G`, `512 m`, `.5g`. Raises PydanticCustomError naming the key."""
     size = text.strip()
     unit = _MEBIBYTES.get(size[-1:].lower()) if size.isascii() else None
     try:
@@ -43,14 +52,14 @@ def size_mb(key: str, text: str) -> int:
     except ValueError:
         number = -1
     if unit is None or not 0 <= number < MEBIBYTES_LIMIT:
-        raise ValueError(f'{key} must be a size such as "2G", got {show(text)}')
+        raise wrong(f'must be a size such as "2G", got {show(text)}', key)
     return int(number * unit)
 
 
 def check_hosts(mode: str | None, hosts: Sequence[str] | None, *, without_mode: bool) -> None:
-    """Raises ValueError for hosts beside another mode than `allowlist`. without_mode: an empty list may stand without a mode."""
+    """Raises PydanticCustomError for hosts beside another mode than `allowlist`. without_mode: an empty list may stand alone."""
     if hosts is not None and mode != "allowlist" and (hosts or (mode is None and not without_mode)):
-        raise ValueError("allowed_hosts needs network_mode allowlist")
+        raise wrong(f"needs network_mode allowlist, got {show(hosts)}", "allowed_hosts")
 
 
 def _whole(value: Any) -> Any:
@@ -68,7 +77,7 @@ def _stripped(value: Any) -> Any:
 
 def _is_image(reference: str) -> str:
     if (fault := reference_fault(reference)) is not None:
-        raise ValueError(fault)
+        raise wrong(fault)
     return reference
 
 
@@ -87,7 +96,7 @@ def _is_workdir(path: str) -> str:
 
 def _is_environment(env: dict[str, str]) -> dict[str, str]:
     if bad := sorted(name for name in env if not name or "=" in name or not name.isprintable()):
-        raise ValueError(f"a variable has a name on one line without '=', got {printable(bad[0][:40])!r}")
+        raise wrong(f"a variable has a name on one line without '=', got {show(bad[0][:40])}")
     return env
 
 
@@ -160,7 +169,7 @@ Items = Annotated[list[T], Field(fail_fast=True)]
 NetworkMode = Literal["public", "allowlist", "no-network"]
 Seconds = Annotated[float, Field(ge=0)]
 Mebibytes = Annotated[int, Field(ge=0, lt=MEBIBYTES_LIMIT), BeforeValidator(_whole)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT), BeforeValidator(_whole)]
 ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"), BeforeValidator(_stripped)]
 OperatingSystem = Annotated[str, AfterValidator(_is_system)]
 PackageName = Annotated[str, AfterValidator(_is_package)]

@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 
 from platoon.config.text import clip
 from platoon.images.dockerfile.context import Context, normalised
-from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
+from platoon.images.dockerfile.parse import Instruction, heredoc_opening, json_words, operands, split_flags
 from platoon.images.dockerfile.scope import Scope
 from platoon.images.dockerfile.wildcards import files_matching
 from platoon.images.dockerfile.words import BadWordError, deferred_text, unquote
 
-FLAGS = {
-    "COPY": frozenset({"from", "chown", "chmod", "link", "parents", "exclude"}),
-    "ADD": frozenset({"chown", "chmod", "link", "checksum", "keep-git-dir", "exclude", "unpack"}),
-}
 DEFERRABLE_FLAGS = frozenset({"chown", "link"})
 WILDCARDS = frozenset("*?[")
 # Of one Dockerfile, each of which is held against all files; with more the whole context is taken to be copied.
@@ -43,15 +39,15 @@ class Copy:
 
 
 def read_copy(instruction: Instruction, escape: str) -> Copy:
-    """The parts of a COPY or ADD. Raises BadWordError for an option it has not and for fewer than two operands."""
+    """The parts of a COPY or ADD. Raises BadWordError for wrong options and for fewer than two operands."""
     flags, rest = split_flags(instruction)
     keyword = instruction.keyword
-    if unknown := sorted(set(flags) - FLAGS[keyword]):
-        raise BadWordError(f"{keyword} has no option --{unknown[0]}")
-    words = operands(rest, escape)
+    words = operands(rest)
     if len(words) < 2:
         raise BadWordError(f"{keyword} needs a source and a destination")
     is_json = json_words(rest) is not None
+    if heredoc_opening(words[-1]) is not None:
+        raise BadWordError(f"{keyword} takes no here-document as its destination")
     destination = words[-1] if is_json else deferred_text(words[-1], escape)
     return Copy(keyword, flags, tuple(words[:-1]), is_json, destination, len(instruction.heredocs))
 
@@ -92,7 +88,7 @@ def add_sources(copy: Copy, scope: Scope, escape: str, context: Context, sources
     if copy.from_stage is not None:
         return
     for raw in copy.raw:
-        if not copy.json and raw.lstrip("0123456789").startswith("<<"):
+        if not copy.json and heredoc_opening(raw) is not None:
             continue
         source = scope.expand(raw, escape)
         if source is None:

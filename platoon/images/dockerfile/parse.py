@@ -9,17 +9,19 @@ them, and that the text of a here-document stands beside it unread.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from platoon.artifacts.reading import parse_json
 from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.words import BACKSLASH, SPACES, BadWordError, split_words, unquote
+from platoon.images.dockerfile.words import BACKSLASH, FIELD_BREAK, FIELD_SPACES, SPACES, BadWordError, split_words, unquote
 
 SIZE_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT = 10_000
 FLAG_LIMIT = 200
+LINE_LIMIT_BYTES = 65_535
 KEYWORDS = frozenset(
     (
         *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
@@ -27,12 +29,20 @@ KEYWORDS = frozenset(
     )
 )
 WITH_HEREDOCS = frozenset({"ADD", "COPY", "RUN"})
-WITH_FLAGS = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
+# Options by instruction. Those of SWITCHES need no value; those of REPEATED may be given again, and their values are joined.
+OPTIONS: Mapping[str, frozenset[str]] = {
+    "ADD": frozenset({"chown", "chmod", "link", "checksum", "keep-git-dir", "exclude", "unpack"}),
+    "COPY": frozenset({"from", "chown", "chmod", "link", "parents", "exclude"}),
+    "FROM": frozenset({"platform"}),
+    "HEALTHCHECK": frozenset({"interval", "timeout", "start-period", "start-interval", "retries"}),
+    "RUN": frozenset({"mount", "network", "security", "device"}),
+}
+SWITCHES = frozenset({"link", "parents", "keep-git-dir", "unpack"})
+REPEATED = frozenset({"mount", "device", "exclude"})
 DIRECTIVES = frozenset({"syntax", "escape", "check"})
 
-_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+)", re.ASCII)
+_DIRECTIVE = re.compile(rf"#[{SPACES}]*([A-Za-z][A-Za-z0-9]*)[\t\f\r ]*=[\t\f\r ]*(.+?)[\t\f\r ]*")
 _HEREDOC = re.compile(r"[0-9]*<<(-?)([^<]+)", re.DOTALL)
-_FLAG = re.compile(r"--[A-Za-z]")
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class Instruction:
         With several bodies each is ended by its delimiter: joined alone, the files `a` and `b` would read as `a\\nb` and nothing.
         """
         bodies = [heredoc.body + (heredoc.name if self.has_several_heredocs else "") for heredoc in self.heredocs]
-        return "\n".join([f"{self.keyword} {self.arguments}".rstrip(), *bodies])
+        return "\n".join([f"{self.keyword} {self.arguments}", *bodies])
 
 
 @dataclass(frozen=True)
@@ -82,9 +92,12 @@ def parse_dockerfile(text: str, *, file: str = "Dockerfile") -> Dockerfile:
         raise DockerfileError(f"has more than {SIZE_LIMIT_BYTES} characters", file=file)
     if "\0" in text:
         raise DockerfileError("holds a NUL character", text[: text.index("\0")].count("\n") + 1, file=file)
-    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    lines = [line.rstrip("\r") for line in text.removeprefix("\ufeff").split("\n")]
     if lines and not lines[-1]:
         lines.pop()
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_LIMIT_BYTES or (not line.isascii() and len(line.encode("utf-8", "replace")) > LINE_LIMIT_BYTES):
+            raise DockerfileError(f"a line has more than {LINE_LIMIT_BYTES} bytes", number, file=file)
     directives, escape = _directives(lines, file)
     instructions = tuple(_instructions(lines, escape, file))
     if not instructions:
@@ -96,13 +109,13 @@ def _directives(lines: list[str], file: str) -> tuple[tuple[str, ...], str]:
     written: list[str] = []
     values: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
-        found = _DIRECTIVE.fullmatch(line.strip())
+        found = _DIRECTIVE.fullmatch(line.lstrip(SPACES))
         if found is None or (name := found[1].lower()) not in DIRECTIVES:
             break
         if name in values:
             raise DockerfileError(f"the directive {name} is given twice", number, file=file)
         values[name] = found[2]
-        written.append(line.strip())
+        written.append(line.strip(SPACES))
     escape = values.get("escape", BACKSLASH)
     if escape not in (BACKSLASH, "`"):
         raise DockerfileError(f"the escape character is \\ or `, got {escape[:20]}", file=file)
@@ -114,7 +127,7 @@ def _instructions(lines: list[str], escape: str, file: str) -> Iterator[Instruct
     continuation = re.compile(rf"(^|[^{re.escape(escape)}]){re.escape(escape)}[ \t]*$")
     position, count = 0, 0
     while position < len(lines):
-        start, line = position + 1, lines[position].lstrip()
+        start, line = position + 1, lines[position].lstrip(SPACES)
         position += 1
         if not line or line.startswith("#"):
             continue
@@ -131,13 +144,11 @@ def _instructions(lines: list[str], escape: str, file: str) -> Iterator[Instruct
             position += 1
             continues = continuation.search(line)
         instruction = _instruction("".join([*joined, line]), start, file)
-        if instruction is None:
-            continue
         count += 1
         if count > INSTRUCTION_LIMIT:
             raise DockerfileError(f"has more than {INSTRUCTION_LIMIT} instructions", start, file=file)
         try:
-            openings = list(_heredoc_openings(instruction, escape))
+            openings = list(_heredoc_openings(instruction))
         except BadWordError as error:
             raise DockerfileError(str(error), start, file=file) from None
         if openings:
@@ -153,21 +164,24 @@ def _instructions(lines: list[str], escape: str, file: str) -> Iterator[Instruct
 
 
 def _is_nothing(line: str) -> bool:
-    stripped = line.strip()
+    stripped = line.strip(SPACES)
     return not stripped or stripped.startswith("#")
 
 
-def _instruction(text: str, line: int, file: str) -> Instruction | None:
-    words = text.strip().split(None, 1)
-    if not words:
-        return None
-    keyword = _keyword(words[0])
+def _instruction(text: str, line: int, file: str) -> Instruction:
+    word, arguments = split_keyword(text)
+    keyword = _keyword(word)
     if keyword not in KEYWORDS:
-        raise DockerfileError(f"unknown instruction {words[0][:40]}", line, file=file)
-    arguments = words[1].strip() if len(words) > 1 else ""
+        raise DockerfileError(f"unknown instruction {clip(word, 40) or '(a continued line without one)'}", line, file=file)
     if not arguments:
         raise DockerfileError(f"{keyword} needs an argument", line, file=file)
     return Instruction(keyword, arguments, line)
+
+
+def split_keyword(text: str) -> tuple[str, str]:
+    """The first word of a line, as written, and the rest."""
+    word, *rest = FIELD_BREAK.split(text.strip(SPACES), 1)
+    return word, "".join(rest).strip(SPACES)
 
 
 def _keyword(word: str) -> str:
@@ -175,18 +189,33 @@ def _keyword(word: str) -> str:
     return word.upper() if word.isascii() else word
 
 
-def _heredoc_openings(instruction: Instruction, escape: str) -> Iterator[tuple[str, bool, bool]]:
-    """Delimiter, whether tabs are stripped, whether the body expands; of each here-document in order."""
+def _heredoc_openings(instruction: Instruction) -> Iterator[tuple[str, bool, bool]]:
+    """Delimiter, whether tabs are stripped, whether the body expands; of each here-document in order.
+
+    As BuildKit finds them: a backslash is the escape whatever the directive says, and a line with an open quote has none.
+    """
     keyword, arguments = instruction.keyword, instruction.arguments
     if keyword == "ONBUILD":
-        words = arguments.split(None, 1)
-        keyword, arguments = _keyword(words[0]), words[1] if len(words) > 1 else ""
-    if keyword not in WITH_HEREDOCS or "<<" not in arguments or json_words(arguments) is not None:
+        word, arguments = split_keyword(arguments)
+        keyword = _keyword(word)
+    if keyword not in WITH_HEREDOCS or "<<" not in arguments or json_words(arguments) is not None or _has_open_quote(arguments):
         return
-    for word in split_words(arguments, escape):
-        found = _HEREDOC.fullmatch(word)
-        if found is not None and (name := unquote(found[2], escape)):
-            yield name, bool(found[1]), name == found[2]
+    yield from filter(None, map(heredoc_opening, split_words(arguments, BACKSLASH)))
+
+
+def heredoc_opening(word: str) -> tuple[str, bool, bool] | None:
+    """Delimiter, whether tabs are stripped, whether the body expands; None for another word. Raises BadWordError."""
+    found = _HEREDOC.fullmatch(word)
+    name = "" if found is None else unquote(found[2], BACKSLASH)
+    return None if found is None or not name else (name, bool(found[1]), name == found[2])
+
+
+def _has_open_quote(text: str) -> bool:
+    try:
+        unquote(text, BACKSLASH)
+    except BadWordError:
+        return True
+    return False
 
 
 def _body(lines: list[str], position: int, name: str, *, strips: bool) -> tuple[str, int] | None:
@@ -202,52 +231,69 @@ def _body(lines: list[str], position: int, name: str, *, strips: bool) -> tuple[
 
 
 def json_words(arguments: str) -> list[str] | None:
-    """The operands of the JSON form, None where the arguments are not in it. Raises BadWordError for a NUL that JSON escapes."""
+    """The operands of the JSON form, None where the arguments are not in it.
+
+    Raises BadWordError for a list of anything but text, and for a NUL that JSON escapes.
+    """
     if not arguments.startswith("["):
         return None
     try:
-        value = parse_json(arguments)
+        value = parse_json(arguments, parse_constant=_no_constant)
     except ValueError:
         return None
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list):
         return None
+    if not all(isinstance(item, str) for item in value):
+        raise BadWordError(f"a JSON form holds text alone, got {clip(arguments)}")
     if any("\0" in item for item in value):
         raise BadWordError("holds a NUL character")
     return value
 
 
-def split_flags(instruction: Instruction) -> tuple[dict[str, str], str]:
-    """The `--name[=value]` options that begin an instruction (`""` without a value; the last of a name counts), and the rest.
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
-    Variables and whatever quotes an option's own quotes leave in a value stay, for who expands it. Raises BadWordError for a word
-    that is none, and for too many options.
+
+def split_flags(instruction: Instruction) -> tuple[dict[str, str], str]:
+    """The `--name[=value]` options that begin an instruction (`""` without a value), and the rest.
+
+    Variables and whatever quotes an option's own quotes leave in a value stay, for who expands it. Raises BadWordError for one that
+    the instruction has not, that is given twice, or that lacks its value.
     """
     flags: dict[str, str] = {}
-    rest = instruction.arguments
+    keyword, rest = instruction.keyword, instruction.arguments
     count = 0
-    while instruction.keyword in WITH_FLAGS and _FLAG.match(rest):
+    while rest.startswith("--"):
         count += 1
         if count > FLAG_LIMIT:
-            raise BadWordError(f"{instruction.keyword} has more than {FLAG_LIMIT} options")
+            raise BadWordError(f"{keyword} has more than {FLAG_LIMIT} options")
         word, rest = _first_option(rest)
-        name, _, value = word[2:].partition("=")
-        # `--mount` may be repeated; each counts, so they are kept apart by a line break, which no flag holds.
-        flags[name] = f"{flags[name]}\n{value}" if name == "mount" and name in flags else value
-    if rest.startswith("-- "):
-        rest = rest[3:].lstrip()
-    return flags, rest
+        if word == "--":
+            break
+        name, equals, value = word[2:].partition("=")
+        if name not in OPTIONS.get(keyword, ()):
+            raise BadWordError(f"{keyword} has no option --{clip(name, 40)}")
+        if not equals and name not in SWITCHES:
+            raise BadWordError(f"{keyword} --{name} needs a value")
+        if name in SWITCHES and (value.lower() not in ("", "true", "false") or (equals and not value)):
+            raise BadWordError(f"--{name} is true or false, got {clip(value, 20)}")
+        if name in flags and name not in REPEATED:
+            raise BadWordError(f"{keyword} has --{name} twice")
+        # Each counts, so they are kept apart by a line break, which no option holds.
+        flags[name] = f"{flags[name]}\n{value}" if name in flags else value
+    return flags, rest.strip(SPACES)
 
 
 def _first_option(text: str) -> tuple[str, str]:
     """The option that begins a text, without its quotes and backslashes, and what follows it.
 
     BuildKit takes them off before anything expands the value, in single quotes too, and the file's own escape character is none
-    here: `--chown=\\$U` is the variable, `--chown=\\\\$U` a dollar.
+    here: `--chown=\\$U` is the variable, `--chown=\\\\$U` a dollar. It reads them byte by byte, so they are of ASCII.
     """
     word: list[str] = []
     quote = ""
     position = 0
-    while position < len(text) and (quote or text[position] not in SPACES):
+    while position < len(text) and (quote or text[position] not in FIELD_SPACES):
         character = text[position]
         position += 1
         if character == BACKSLASH:
@@ -261,10 +307,17 @@ def _first_option(text: str) -> tuple[str, str]:
             word.append(character)
     if quote:
         raise BadWordError(f"an open quote in {clip(text)}")
-    return "".join(word), text[position:].lstrip()
+    if not text[:position].isascii():
+        raise BadWordError(f"an option is of ASCII, got {clip(text[:position])}")
+    return "".join(word), text[position:].lstrip(FIELD_SPACES)
 
 
-def operands(rest: str, escape: str) -> list[str]:
-    """The words of an instruction after its flags: the JSON form's, or the text's, quotes kept."""
+def operands(rest: str) -> list[str]:
+    """The words of a COPY, ADD or VOLUME after its options: the JSON form's, or the text's."""
     words = json_words(rest)
-    return words if words is not None else list(split_words(rest, escape))
+    return words if words is not None else fields(rest)
+
+
+def fields(rest: str) -> list[str]:
+    """The words of an instruction but ARG, ENV and LABEL: at blanks, in quotes too, quotes kept."""
+    return FIELD_BREAK.split(rest)

@@ -10,13 +10,15 @@ from typing import Any
 
 from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.reading import read_regular
+from platoon.config.text import clip
 from platoon.images.dockerfile.context import Context
 from platoon.images.dockerfile.copies import Sources, add_sources, read_copy, step_sources
 from platoon.images.dockerfile.dockerignore import compile_ignore
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile, split_flags
+from platoon.images.dockerfile.mounts import binds_context, mounts
+from platoon.images.dockerfile.parse import Dockerfile, Instruction, parse_dockerfile
 from platoon.images.dockerfile.settings import BadInstructionError, image_settings
-from platoon.images.dockerfile.stages import SCRATCH, Stage, find_stage, read_stages, stage_number
+from platoon.images.dockerfile.stages import SCRATCH, Stage, read_stages, stage_names, stage_number
 from platoon.images.dockerfile.suffix import Suffix, split_suffix
 from platoon.images.dockerfile.words import BadWordError
 from platoon.images.image_reference import reference_fault
@@ -172,6 +174,7 @@ def _bases(stages: Sequence[Stage]) -> tuple[str, ...]:
 def _sources(stages: Sequence[Stage], suffix_start: int, parsed: Dockerfile, files: Context, name: str) -> tuple[Sources, bool]:
     """What the prefix copies of the context, and whether a RUN of it binds the context besides."""
     sources, binds = Sources(), False
+    names = stage_names(parsed, name)
     for stage in stages:
         count = suffix_start if stage is stages[-1] else len(stage.instructions)
         for instruction, scope in zip(stage.instructions[:count], stage.before[:count], strict=True):
@@ -179,34 +182,31 @@ def _sources(stages: Sequence[Stage], suffix_start: int, parsed: Dockerfile, fil
                 if instruction.keyword in ("COPY", "ADD"):
                     copy = read_copy(instruction, parsed.escape)
                     if copy.from_stage is not None:
-                        _check_from(copy.from_stage, stage, stages)
+                        _check_from(copy.from_stage, stage.index, names)
                     add_sources(copy, scope, parsed.escape, files, sources)
                 elif instruction.keyword == "RUN":
-                    binds |= _mounts_context(instruction)
+                    binds |= _check_mounts(instruction, names[stage.index :])
             except BadWordError as error:
                 raise DockerfileError(str(error), instruction.line, file=name) from None
     return sources, binds
 
 
-def _check_from(source: str, stage: Stage, stages: Sequence[Stage]) -> None:
+def _check_from(source: str, index: int, names: Sequence[str]) -> None:
+    """Refuses a stage that does not stand before its use, as BuildKit does, to which a name is the last stage's that has it."""
     number = stage_number(source)
-    if number is not None and number >= stage.index:
+    if (number is not None and number >= index) or source.lower() in names[index:]:
         raise BadWordError(f"--from={source} names no earlier stage")
-    found = find_stage(source, list(stages))
-    if found == stage.index:
-        raise BadWordError(f"--from={source} names the stage itself")
-    if found is None and number is None and (fault := reference_fault(source)) is not None:
+    if number is None and source.lower() not in names and (fault := reference_fault(source)) is not None:
         raise BadWordError(f"--from: {fault}")
 
 
-def _mounts_context(instruction: Instruction) -> bool:
-    """Whether a RUN binds files of the context: a mount of type bind, the default, without `from`."""
-    flags, _ = split_flags(instruction)
-    for mount in flags.get("mount", "").split("\n"):
-        options = dict(item.partition("=")[::2] for item in mount.split(",") if item)
-        if options and options.get("type", "bind") == "bind" and "from" not in options:
-            return True
-    return False
+def _check_mounts(instruction: Instruction, later: Sequence[str]) -> bool:
+    """Whether a RUN binds files of the context. Refuses mounts of a later stage."""
+    found = list(mounts(instruction))
+    for source in (mount.get("from", "") for mount in found):
+        if source and source.lower() in later:
+            raise BadWordError(f"--mount: from={clip(source, 40)} names no earlier stage")
+    return any(map(binds_context, found))
 
 
 def _settings(stages: Sequence[Stage], start: int, escape: str, name: str, *, chain: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from platoon.config.text import clip
 from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Instruction
-from platoon.images.dockerfile.words import BadWordError, expand, split_words, unquote
+from platoon.images.dockerfile.words import FIELD_BREAK, BadWordError, expand, split_words, unquote
 
 # Of one Dockerfile: every value is kept, each may be made of the ones before it, and each change of a stage keeps its variables.
 EXPANDED_LIMIT = 4 * 1024 * 1024
@@ -80,18 +80,19 @@ def argument_pairs(instruction: Instruction, escape: str) -> list[tuple[str, str
 
 
 def environment_pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
-    """Names and values (as written) of an ENV: `A=1 B=2`, or the old form `A the rest of the line`."""
+    """Names and values (as written) of an ENV or LABEL: `A=1 B=2`, or the old form `A the rest of the line`."""
+    keyword = instruction.keyword
     words = list(split_words(instruction.arguments, escape))
     if "=" not in words[0]:
-        rest = instruction.arguments[len(words[0]) :].strip()
+        name, *rest = FIELD_BREAK.split(instruction.arguments, 1)
         if not rest:
-            raise BadWordError(f"ENV {clip(words[0], 40)} needs a value")
-        return [(unquote(words[0], escape), rest)]
+            raise BadWordError(f"{keyword} {clip(name, 40)} needs a value")
+        return [(unquote(name, escape), rest[0])]
     pairs = []
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise BadWordError(f"ENV has name=value pairs, got {clip(word, 40)}")
+            raise BadWordError(f"{keyword} has name=value pairs, got {clip(word, 40)}")
         pairs.append((unquote(name, escape), value))
     return pairs
 

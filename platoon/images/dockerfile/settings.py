@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from platoon.images.dockerfile.parse import Instruction, json_words, operands, split_flags
+from platoon.images.dockerfile.parse import Instruction, fields, json_words, operands, split_flags, split_keyword
 from platoon.images.dockerfile.scope import Scope
 from platoon.images.dockerfile.words import BadWordError, deferred_text
 
 DEFAULT_SHELL = ["/bin/sh", "-c"]
 # What the builder keeps them in: nanoseconds of 64 bits, and 32 bits.
 LONGEST_S = (2**63 - 1) // 10**9
+SHORTEST_S = 1e-3
 MOST_RETRIES = 2**31 - 1
 DURATION_CHARACTERS = 100
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h)")
@@ -31,7 +32,9 @@ class BadInstructionError(ValueError):
 
 
 def duration_s(text: str) -> float:
-    """Seconds of a Go duration such as `1m30s`. Raises ValueError."""
+    """Seconds of a Go duration such as `1m30s`, at least a millisecond, or of nothing. Raises ValueError."""
+    if text == "0":
+        return 0.0
     pieces = _DURATION.findall(text) if len(text) <= DURATION_CHARACTERS else []
     if not pieces or "".join(pieces) != text:
         raise ValueError(f"a duration is such as 30s or 1m30s, got {text[:40]}")
@@ -39,6 +42,8 @@ def duration_s(text: str) -> float:
     for piece in pieces:
         unit = piece.lstrip("0123456789.")
         total += float(piece.removesuffix(unit)) * _UNIT_S[unit]
+    if 0 < total < SHORTEST_S:
+        raise ValueError(f"a duration is at least 1ms, got {text[:40]}")
     if total > LONGEST_S:
         raise ValueError(f"a duration is at most {LONGEST_S} seconds, got {text[:40]}")
     return round(total, 9)
@@ -94,14 +99,14 @@ class _Settings:
         elif keyword == "HEALTHCHECK":
             found["healthcheck"] = _healthcheck(instruction, self.shell)
         elif keyword == "EXPOSE":
-            self._add("exposed_ports", [_port(word) for word in self._words(instruction, scope)])
+            self._add("exposed_ports", [_port(word) for word in self._expanded(fields(instruction.arguments), scope)])
         elif keyword == "VOLUME":
-            self._add("volumes", self._words(instruction, scope))
+            self._add("volumes", self._expanded(operands(instruction.arguments), scope))
         elif keyword == "STOPSIGNAL":
             found["stop_signal"] = _expanded(instruction.arguments, scope, self.escape)
 
-    def _words(self, instruction: Instruction, scope: Scope) -> list[str]:
-        return [_expanded(word, scope, self.escape) for word in operands(instruction.arguments, self.escape)]
+    def _expanded(self, words: Iterable[str], scope: Scope) -> list[str]:
+        return [_expanded(word, scope, self.escape) for word in words]
 
     def _add(self, key: str, words: Iterable[str]) -> None:
         self.found.setdefault(key, set()).update(words)
@@ -121,28 +126,30 @@ def _command(arguments: str, shell: list[str]) -> list[str]:
 
 def _healthcheck(instruction: Instruction, shell: list[str]) -> dict[str, Any]:
     flags, rest = split_flags(instruction)
-    kind, command = (*rest.split(None, 1), "", "")[:2]
+    kind, command = split_keyword(rest)
     if kind.upper() == "NONE":
-        if command.strip():
+        if command:
             raise BadWordError("HEALTHCHECK NONE takes nothing else")
         return {"test": ["NONE"]}
-    if kind.upper() != "CMD" or not command.strip():
+    if kind.upper() != "CMD" or not command:
         raise BadWordError("HEALTHCHECK has the form HEALTHCHECK CMD command, or NONE")
-    words = json_words(command.strip())
-    text = ["CMD-SHELL", command.strip()] if shell == DEFAULT_SHELL else ["CMD", *shell, command.strip()]
+    words = json_words(command)
+    if words == []:
+        raise BadWordError("HEALTHCHECK CMD needs a command")
+    text = ["CMD-SHELL", command] if shell == DEFAULT_SHELL else ["CMD", *shell, command]
     found: dict[str, Any] = {"test": ["CMD", *words] if words is not None else text}
     for name, value in flags.items():
+        if not value:
+            continue
         if name == "retries":
             if not re.fullmatch(r"[0-9]{1,10}", value) or int(value) > MOST_RETRIES:
                 raise BadWordError(f"--retries is a whole number of at most {MOST_RETRIES}, got {value[:20]}")
             found["retries"] = int(value)
-        elif name in _TIMES:
+        else:
             try:
                 found[_TIMES[name]] = duration_s(value)
             except ValueError as error:
                 raise BadWordError(f"--{name}: {error}") from None
-        else:
-            raise BadWordError(f"HEALTHCHECK has no option --{name}")
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from platoon.config.text import clip
 from platoon.images.dockerfile.checks import check_instruction, check_stage_name
 from platoon.images.dockerfile.errors import DockerfileError
-from platoon.images.dockerfile.parse import Dockerfile, Instruction, operands, split_flags
+from platoon.images.dockerfile.parse import Dockerfile, Instruction, fields, split_flags
 from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
 from platoon.images.dockerfile.words import BadWordError, expand
 from platoon.images.image_reference import PLATFORM, PLATFORMS, reference_fault
@@ -80,13 +80,17 @@ def _check_platforms(stages: list[Stage], file: str) -> None:
         stage = stages[stage.parent]
 
 
-def find_stage(name: str, stages: list[Stage]) -> int | None:
-    """The stage a name or number means, the latest of a name; None for an image. Raises BadWordError for a number too long."""
-    for stage in reversed(stages):
-        if stage.name is not None and stage.name == name.lower():
-            return stage.index
-    number = stage_number(name)
-    return number if number is not None and number < len(stages) else None
+def stage_names(dockerfile: Dockerfile, file: str) -> list[str]:
+    """The name of each FROM in lower case, those behind the target too; "" where it has none. Raises DockerfileError."""
+    names = []
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            try:
+                words = fields(split_flags(instruction)[1])
+            except BadWordError as error:
+                raise DockerfileError(str(error), instruction.line, file=file) from None
+            names.append(words[2].lower() if len(words) == 3 else "")
+    return names
 
 
 def stage_number(name: str) -> int | None:
@@ -106,9 +110,7 @@ def _open_stage(
     instruction: Instruction, stages: list[Stage], escape: str, globals_: Mapping[str, str | None], budget: Budget
 ) -> Stage:
     flags, rest = split_flags(instruction)
-    if unknown := sorted(set(flags) - {"platform"}):
-        raise BadWordError(f"FROM has no option --{unknown[0]}")
-    words = operands(rest, escape)
+    words = fields(rest)
     if len(words) not in (1, 3) or (len(words) == 3 and words[1].lower() != "as"):
         raise BadWordError("FROM has the form FROM image [AS name]")
     name = words[2].lower() if len(words) == 3 else None
@@ -127,7 +129,10 @@ def _open_stage(
         raise BadWordError(f"FROM {clip(words[0])} depends on the machine that builds")
     if not base or (unset and not base.strip(":@/")):
         raise BadWordError(f"FROM {clip(words[0])} names no image ({', '.join(unset) or 'the variable'} has no default)")
-    parent = next((stage.index for stage in reversed(stages) if stage.name == base.lower()), None)
+    # In its own letters: BuildKit takes `FROM Base` for an image.
+    parent = next((stage.index for stage in reversed(stages) if stage.name == base), None)
+    if parent is not None and any(item.keyword == "ONBUILD" for item in stages[parent].instructions):
+        raise BadWordError(f"FROM {clip(base)} runs the ONBUILD instructions of that stage, which no plan has (write them here)")
     if parent is None and (fault := reference_fault(base)) is not None:
         raise BadWordError(f"FROM: {fault}")
     platform = expand(flags["platform"], escape, lookup) if "platform" in flags else None

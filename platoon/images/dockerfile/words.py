@@ -15,7 +15,11 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The kernel hands no longer variable or argument to a program.
 RESULT_LIMIT = 128 * 1024
 NESTING_LIMIT = 20
-SPACES = " \t\n\v\f\r"
+# Two kinds of blanks, as BuildKit has them. SPACES end words of ARG, ENV and LABEL and stand around a line and its arguments;
+# between the words of all other instructions, and behind a keyword and an option, only FIELD_SPACES count.
+FIELD_SPACES = "\t\v\f\r "
+SPACES = f"{FIELD_SPACES}\n\x85\xa0\u1680{''.join(map(chr, range(0x2000, 0x200B)))}\u2028\u2029\u202f\u205f\u3000"
+FIELD_BREAK = re.compile(rf"[{FIELD_SPACES}]+")
 
 # Name to whether it is set, and its value: None where no plan can know it.
 Lookup = Callable[[str], "tuple[bool, str | None]"]
@@ -28,7 +32,7 @@ class BadWordError(ValueError):
 
 
 def split_words(text: str, escape: str) -> Iterator[str]:
-    """Words at unquoted blanks, quotes and escapes kept as written."""
+    """Words of ARG, ENV and LABEL: at unquoted blanks, quotes and escapes kept as written."""
     word: list[str] = []
     quote = ""
     position = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -85,7 +86,14 @@ env = { C = "2" }
         ({"task.toml": "x = " + "[" * 5000}, "task.toml: "),
         ({"task.toml": ".".join("a" * 20_000) + " = 1\n"}, "task.toml: is nested deeper than 200 levels"),
         ({"task.toml": "[[a]]\n" * 100_000}, "task.toml: has keys of more than 20000 parts in all"),
-        ({"task.toml": "[metadata]\nx = 0x" + "f" * 5000}, "task.toml: holds a number of more than 4300 digits"),
+        ({"task.toml": "[metadata]\nx = 0x" + "f" * 5000}, "task.toml: holds a number of more than 4300 digits (at line 2)"),
+        (
+            {"task.toml": f'a = """{"1" * 5000}\n"""\nx = {"1" * 5000}'},
+            "task.toml: holds a number of more than 4300 digits (at line 3)",
+        ),
+        ({"task.toml": "version = 1\n"}, "task.toml: version: must be text, got 1"),
+        ({"task.toml": "source = 2026-01-02\n"}, "task.toml: source: must be text, got 2026-01-02"),
+        ({"task.toml": f"[environment]\ngpus = {'9' * 400}\n"}, "environment.gpus: must be at most 2147483647, got 999"),
         ({"task.toml": "artifacts = [" + "1," * 200_000 + "]"}, "task.toml: artifacts.0: must be a mapping, got 1"),
         ({"task.toml": "steps = [" + "{}," * 200_000 + "]"}, "task.toml: steps.0.name: is required"),
         ({"task.toml": "[environment.env]\n" + "".join(f"K{n} = 1\n" for n in range(9000))}, "must be text, got 1; and 8980 more"),
@@ -98,35 +106,47 @@ env = { C = "2" }
             {"task.toml": '[environment]\nnetwork_mode = "lan"\n'},
             "environment.network_mode: must be one of public, allowlist or no-network",
         ),
-        ({"task.toml": '[environment]\nmemory = "2\\u212a"\n'}, 'memory must be a size such as "2G", got "2\u212a"'),
-        ({"task.toml": '[environment]\nmemory = "2T"\n'}, 'memory must be a size such as "2G"'),
-        ({"task.toml": '[environment]\nmemory = "2G"\nmemory_mb = 1\n'}, "memory and memory_mb are both given and differ"),
-        ({"task.toml": '[environment]\nallowed_hosts = ["a"]\n'}, "allowed_hosts needs network_mode allowlist"),
-        ({"task.toml": '[verifier]\nenvironment_mode = "shared"\n[verifier.environment]\n'}, "excludes [verifier.environment]"),
+        ({"task.toml": '[environment]\nmemory = "2\\u212a"\n'}, 'memory: must be a size such as "2G", got "2\u212a"'),
+        ({"task.toml": '[environment]\nmemory = "2T"\n'}, 'memory: must be a size such as "2G"'),
+        (
+            {"task.toml": '[environment]\nmemory = "2G"\nmemory_mb = 1\n'},
+            'environment.memory: memory_mb is given too and differs, got "2G" and 1',
+        ),
+        ({"task.toml": '[environment]\nallowed_hosts = ["a"]\n'}, 'allowed_hosts: needs network_mode allowlist, got ["a"]'),
+        (
+            {"task.toml": '[verifier]\nenvironment_mode = "shared"\n[verifier.environment]\n'},
+            "verifier.environment_mode: shared excludes [verifier.environment]",
+        ),
         ({"task.toml": '[environment]\nos = "Windows"\n'}, "only linux is run, got Windows"),
         ({"task.toml": '[[steps]]\nname = "one"\n'}, "several steps"),
         # A step that Harbor would not take is told before that.
         ({"task.toml": '[[steps]]\nname = "a/b"\n'}, "steps.0.name: must be a portable directory name"),
         ({"task.toml": f'[[steps]]\nname = "{"a" * 256}"\n'}, "steps.0.name: must be a portable directory name"),
-        ({"task.toml": '[[steps]]\nname = "One"\n[[steps]]\nname = "one"\n'}, "steps called one are not apart"),
+        (
+            {"task.toml": '[[steps]]\nname = "One"\n[[steps]]\nname = "one"\n'},
+            "steps: names are apart where case does not count, got one twice",
+        ),
         ({"task.toml": '[[steps]]\nname = "o"\nmin_reward = "x"\n'}, "steps.0.min_reward"),
         ({"task.toml": 'multi_step_reward_strategy = "max"\n'}, "must be one of mean or final"),
         ({"task.toml": '[task]\nname = "../x"\n'}, "must be org/name"),
         ({"task.toml": '[task]\nauthors = ["me"]\n'}, "task.authors.0: must be"),
         ({"task.toml": "schema_version = 1.4\n"}, "schema_version: must be text"),
-        ({"task.toml": '[environment]\nmemory = "2GB"\n'}, 'memory must be a size such as "2G"'),
+        ({"task.toml": '[environment]\nmemory = "2GB"\n'}, 'memory: must be a size such as "2G"'),
         ({"task.toml": "[environment]\ngpu_types = 3\n"}, "environment.gpu_types: must be a list"),
         ({"task.toml": '[environment.tpu]\ntype = "v5"\n'}, "environment.tpu.topology: is required"),
-        ({"task.toml": '[agent]\nallowed_hosts = ["a"]\n'}, "allowed_hosts needs network_mode allowlist"),
-        ({"task.toml": '[verifier]\nallowed_hosts = ["a"]\n'}, "allowed_hosts needs network_mode allowlist"),
+        ({"task.toml": '[agent]\nallowed_hosts = ["a"]\n'}, 'allowed_hosts: needs network_mode allowlist, got ["a"]'),
+        ({"task.toml": '[verifier]\nallowed_hosts = ["a"]\n'}, 'allowed_hosts: needs network_mode allowlist, got ["a"]'),
         (
             {"task.toml": '[[environment.mcp_servers]]\nname = "m"\ntransport = "stdio"\ncommand = "x"\nheaders = {A = "b"}\n'},
-            "transport stdio has no headers",
+            "mcp_servers.0.headers: transport stdio has none",
         ),
-        ({"task.toml": '[[environment.mcp_servers]]\nname = "m"\n'}, "transport sse needs url"),
+        ({"task.toml": '[[environment.mcp_servers]]\nname = "m"\n'}, "mcp_servers.0.url: is needed for transport sse"),
         ({"task.toml": '[[artifacts]]\nsource = "/a"\ndestination = "../b"\n'}, "must be a relative path without '..'"),
         ({"task.toml": '[[artifacts]]\nsource = "/a"\ndestination = "manifest.json"\n'}, "must not be manifest.json"),
-        ({"task.toml": '[[artifacts]]\nsource = "a"\nservice = "db"\n'}, "a service other than main is an absolute path"),
+        (
+            {"task.toml": '[[artifacts]]\nsource = "a"\nservice = "db"\n'},
+            'artifacts.0.source: is an absolute path for a service other than main, got "a"',
+        ),
         ({"task.toml": '[[verifier.collect]]\ncommand = "x"\nservice = "-db"\n'}, "verifier.collect.0.service: must match"),
         ({"task.toml": 'artifacts = ["../x"]\n'}, "artifacts.0: must be a path without '..'"),
         ({"task.toml": '[environment]\ndocker_image = "a b\\nc"\n'}, "environment.docker_image: an image reference is such as"),
@@ -141,7 +161,7 @@ env = { C = "2" }
         ),
         ({"task.toml": "[environment]\ncpus = -3\n"}, "environment.cpus: must be at least 0"),
         ({"task.toml": "[environment]\ncpus = inf\n"}, "environment.cpus: must be a finite number"),
-        ({"task.toml": "[environment]\ncpus = 1e300\n"}, "environment.cpus: must be at most 1e+06"),
+        ({"task.toml": "[environment]\ncpus = 1e300\n"}, "environment.cpus: must be at most 1000000, got 1e+300"),
         ({"task.toml": "[environment]\nmemory_mb = -5\n"}, "environment.memory_mb: must be at least 0"),
         ({"task.toml": f"[environment]\nmemory_mb = {'9' * 40}\n"}, "environment.memory_mb: must be below"),
         ({"task.toml": "[environment]\nstorage_mb = -1\n"}, "environment.storage_mb: must be at least 0"),
@@ -173,6 +193,9 @@ def test_refusals(make_task: MakeTask, files: dict[str, str | None], why: str) -
     assert caught.value.refusal.startswith("task_config: ")
     assert why in caught.value.refusal
     assert caught.value.refusal.isprintable()
+    # Each problem tells its value once, with the key it is of, and none in Python's words.
+    assert all(problem.count(", got ") <= 1 for problem in caught.value.refusal.split("; "))
+    assert not re.search(r"sys\.|datetime\.", caught.value.refusal)
     assert len(caught.value.refusal) < 12_000
 
 

@@ -179,6 +179,40 @@ def test_tasks_of_very_many_files(
     assert len(text.splitlines()) == 1
 
 
+# Sparse files, which take no room here and all of it where they are copied.
+BULKY = {
+    "one file": ({"tests/a": 11}, {}, "tests: the task holds"),
+    "several": ({"environment/a": 4, "solution/b/c": 4, "tests/d": 4}, {}, "solution: the task holds"),
+    "links": ({"environment/a": 4}, {"environment/b": "a", "tests/c": "../environment/a"}, "tests: the task holds"),
+    "at the top": ({"trajectory.json": 11}, {}, "trajectory.json: has 11811160064 bytes,"),
+    "at the top and below": ({"README.md": 6, "environment/a": 6}, {}, "environment: the task holds"),
+}
+
+
+@pytest.mark.parametrize("case", BULKY)
+def test_tasks_of_very_many_bytes(data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache, case: str) -> None:
+    sizes_gib, links, words = BULKY[case]
+    task = make_task("bad", root=data)
+    for name in (*sizes_gib, *links):
+        (task / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, size_gib in sizes_gib.items():
+        with (task / name).open("wb") as file:
+            file.truncate(size_gib << 30)
+    for name, target in links.items():
+        (task / name).symlink_to(target)
+    text = refused(tmp_path, cache)
+    assert f"data/bad: {words} more than 10737418240" in text
+    assert "(put large data in the image" in text
+    assert len(text.splitlines()) == 1
+
+
+def test_ten_gibibytes_are_a_task(make_task: MakeTask) -> None:
+    task = make_task("good")
+    with (task / "tests/data").open("wb") as file:
+        file.truncate((10 << 30) - 4096)
+    assert not list(content.tree_problems(task, "good"))
+
+
 def test_trees_without_end(data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
     task = make_task("bad", root=data)
     (task / "/".join(["environment", *["d"] * 120])).mkdir(parents=True)

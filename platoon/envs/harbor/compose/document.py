@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -27,6 +26,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from platoon.config.yaml import PARSER_ERRORS, parser_fault
 from platoon.envs.harbor.compose.errors import ComposeError
 
 SIZE_LIMIT_BYTES = 256 * 1024
@@ -43,6 +43,8 @@ _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": 
 _INTEGER = re.compile(r"[-+]?(?:0[bB][01_]+|0[oO][0-7_]+|0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+# A file may write them as escapes alone: no program is handed a NUL, and no UTF-8 has half a surrogate pair.
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9:.]+(?:Z|[-+][0-9:]+)?)?")
 
 
@@ -59,9 +61,15 @@ class Number:
         return str(self.value) if isinstance(self.value, int) else _go_text(self.value)
 
 
-_TAGGED: Mapping[str, type] = {"null": type(None), "bool": bool, "int": Number, "float": Number}
-
 Tree: TypeAlias = "bool | str | Number | list[Any] | dict[str, Any] | None"
+
+# Tags of plain values beside text, and what they fit.
+_FITS: Mapping[str, Callable[[Tree], bool]] = {
+    f"{_PREFIX}null": lambda value: value is None,
+    f"{_PREFIX}bool": lambda value: isinstance(value, bool),
+    f"{_PREFIX}int": lambda value: isinstance(value, Number) and isinstance(value.value, int),
+    f"{_PREFIX}float": lambda value: isinstance(value, Number),
+}
 
 
 def parse_document(data: bytes, shown_as: str) -> Tree:
@@ -76,12 +84,9 @@ def parse_document(data: bytes, shown_as: str) -> Tree:
     try:
         for event in YAML(typ="safe", pure=True).parse(io.StringIO(text)):
             builder.take(event)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{shown_as}:{mark.line + 1}" if mark is not None else shown_as
-        raise ComposeError(f"is not YAML: {' '.join(str(error.problem or error.context).split())[:150]}", place) from None
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ComposeError(f"is not YAML: {' '.join(str(error).split())[:150]}", shown_as) from None
+    except (*PARSER_ERRORS, RecursionError) as error:
+        why, line = parser_fault(error, text)
+        raise ComposeError(f"is not YAML: {why[:150]}", shown_as if line is None else f"{shown_as}:{line}") from None
     return builder.value
 
 
@@ -128,13 +133,15 @@ class _Builder:
         elif isinstance(event, AliasEvent):
             self._alias(str(event.anchor), line)
         elif isinstance(event, MappingStartEvent | SequenceStartEvent):
-            if event.tag is not None and event.tag not in (f"{_PREFIX}map", f"{_PREFIX}seq"):
-                raise self._error(f"the tag {_shown_tag(event.tag)} is not planned", line)
+            is_mapping = isinstance(event, MappingStartEvent)
+            if event.tag not in (None, f"{_PREFIX}{'map' if is_mapping else 'seq'}"):
+                what = "a mapping" if is_mapping else "a list"
+                raise self._error(f"the tag {_shown_tag(event.tag)} is not planned of {what}", line)
             if self._open and self._open[-1].wants_key:
                 raise self._error("a key is text, got a mapping or a list", line)
             if len(self._open) >= DEPTH_LIMIT:
                 raise self._error(f"is nested deeper than {DEPTH_LIMIT} levels", line)
-            self._open.append(_Open(line, event.anchor, isinstance(event, MappingStartEvent)))
+            self._open.append(_Open(line, event.anchor, is_mapping))
         elif isinstance(event, MappingEndEvent | SequenceEndEvent):
             self._close()
 
@@ -142,7 +149,7 @@ class _Builder:
         plain = event.style is None or event.style == ""
         holder = self._open[-1] if self._open else None
         if holder is not None and holder.wants_key:
-            if plain and event.tag is None and event.value == MERGE:
+            if plain and event.tag in (None, "!") and event.value == MERGE:
                 if holder.merged:
                     raise self._error(f"the key {MERGE!r} is given twice (a list merges several)", line)
                 holder.merging = holder.merged = True
@@ -163,13 +170,14 @@ class _Builder:
     def _resolved(self, event: Any, plain: bool, line: int) -> Tree:
         text: str = event.value
         tag = event.tag
-        if "\0" in text:
-            raise self._error("holds a NUL character", line)
+        if (bad := _UNWRITABLE.search(text)) is not None:
+            raise self._error("holds a NUL character" if bad[0] == "\0" else "holds half a surrogate pair", line)
         if tag is not None and tag not in ("!", f"{_PREFIX}str"):
-            if not tag.startswith(_PREFIX) or tag.removeprefix(_PREFIX) not in _TAGGED:
-                raise self._error(f"the tag {_shown_tag(tag)} is not planned", line)
+            fits = _FITS.get(tag)
+            if fits is None:
+                raise self._error(f"the tag {_shown_tag(tag)} is not planned of a scalar", line)
             value = self._read(text, line)
-            if not isinstance(value, _TAGGED[tag.removeprefix(_PREFIX)]):
+            if not fits(value):
                 raise self._error(f"{text[:40]!r} is no value of the tag {_shown_tag(tag)}", line)
             return value
         return text if tag is not None or not plain else self._read(text, line)

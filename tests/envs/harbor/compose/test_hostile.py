@@ -98,8 +98,22 @@ def test_bytes_that_are_no_text(write: Write) -> None:
     assert refusal(write(b"services: \xff\xfe")) == "compose: environment/docker-compose.yaml: is not UTF-8 (byte 10)"
 
 
-@pytest.mark.parametrize("text", ["services: {main: {}}\0", "services: \x07", "a: \ud7ff\x7f\x01"])
-def test_characters_that_yaml_has_not(write: Write, text: str) -> None:
+NONE_OF_YAML = [("\0", "0000"), ("\x07", "0007"), ("\x7f", "007F"), ("\ufffe", "FFFE")]
+
+
+@pytest.mark.parametrize(("character", "code"), NONE_OF_YAML)
+@pytest.mark.parametrize(
+    "place", ["services: {{main: {{}}}}\n{}", "services:\r\n  'ma{}in': {{}}", "x-a: |\n  a{}\n", "\ufeff#\n#{}"]
+)
+def test_characters_that_yaml_has_not(write: Write, character: str, code: str, place: str) -> None:
+    why = f"is not YAML: the character U+{code} is none of YAML"
+    assert refusal(write(place.format(character))) == f"compose: environment/docker-compose.yaml:2: {why}"
+
+
+@pytest.mark.parametrize(
+    "text", ["%YAML 1.3\n---\na: b", 'a: "\\U00110000"', 'a: "\\UFFFFFFFF"', 'a: "\\ud800"', '"\\ud83d\\ude00": a', 'a: "\\0"']
+)
+def test_versions_and_escapes_that_cannot_be(write: Write, text: str) -> None:
     assert refusal(write(text)).startswith("compose: environment/docker-compose.yaml")
 
 

@@ -237,6 +237,8 @@ def test_u41_what_a_listing_tells_of_a_task_is_told_before_any_download(
     hub: FakeHuggingFace, remote: Repository, fetching: Fetching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(content, "FILE_LIMIT", 50)
+    monkeypatch.setattr(content, "TASK_LIMIT_BYTES", 65 << 20)
+    remote.task("bulky", {f"tests/f{number}": str(number) * (32 << 20) for number in range(3)})
     remote.task("many", {f"tests/f{number}": str(number) for number in range(404)})
     remote.task("directories", {f"tests/d{number}/f": f"d{number}" for number in range(25)})
     for name in ("task.toml", ".gitignore"):
@@ -250,13 +252,14 @@ def test_u41_what_a_listing_tells_of_a_task_is_told_before_any_download(
     for words in (
         "/many: tests: the task holds more than 50 files",
         "/directories: tests: the task holds more than 50 files",
+        "/bulky: tests: the task holds more than 68157440 bytes",
         "/large task.toml: task.toml: has 67108864 bytes, more than 1048576",
         "/large .gitignore: .gitignore: has 67108864 bytes, more than 1048576",
         "/deep: environment: is nested deeper than 100 directories",
     ):
         assert words in told
     # The deep one has more than 50 directories.
-    assert len(caught.value.problems) == 6
+    assert len(caught.value.problems) == 7
 
 
 @pytest.mark.parametrize("name", ["task.toml", "registry.json", "task-index.json", "more.jsonl"])

@@ -1,0 +1,2 @@
+FROM a
+RUN --mount=TYPE=BIND,TARGET=/x y

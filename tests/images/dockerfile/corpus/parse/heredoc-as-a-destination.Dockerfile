@@ -1,0 +1,4 @@
+FROM alpine
+COPY a <<EOF
+x
+EOF

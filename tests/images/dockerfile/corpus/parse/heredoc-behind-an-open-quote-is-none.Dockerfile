@@ -1,0 +1,3 @@
+FROM alpine
+RUN echo it's <<EOF
+RUN x

@@ -1,0 +1,6 @@
+# escape=`
+FROM alpine
+RUN cat <<\EOF
+x
+EOF
+RUN y

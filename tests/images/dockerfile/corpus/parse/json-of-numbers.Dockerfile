@@ -1,0 +1,2 @@
+FROM alpine
+RUN ["a", 1]

@@ -1,0 +1,2 @@
+FROM alpine
+LABEL a=b c

@@ -1,0 +1,3 @@
+FROM a
+RUN --network=none x
+RUN --network=host --security=sandbox y

@@ -1,0 +1,2 @@
+FROM alpine
+ENV --x A=b

@@ -1,0 +1,2 @@
+FROM alpine
+RUN --1 true

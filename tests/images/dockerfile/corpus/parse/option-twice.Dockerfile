@@ -1,0 +1,2 @@
+FROM alpine
+COPY --chown=1 --chown=2 a /a

@@ -1,0 +1,2 @@
+FROM alpine
+EXPOSE ["80"]

@@ -1,0 +1,2 @@
+FROM alpine
+COPY "a b" /x

@@ -1,0 +1,2 @@
+FROM alpine
+COPY --link= a /a

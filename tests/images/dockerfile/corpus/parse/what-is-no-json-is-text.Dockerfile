@@ -1,0 +1,3 @@
+FROM alpine
+RUN [ -f x ] || true
+CMD [NaN]

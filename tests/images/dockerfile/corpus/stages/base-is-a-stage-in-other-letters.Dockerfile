@@ -1,0 +1,2 @@
+FROM a AS base
+FROM Base

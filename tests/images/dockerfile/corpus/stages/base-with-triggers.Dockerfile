@@ -1,0 +1,4 @@
+FROM a AS base
+ONBUILD COPY f /f
+FROM base
+RUN x

@@ -1,0 +1,3 @@
+FROM a
+COPY --from=Later /x /y
+FROM b AS later

@@ -1,0 +1,4 @@
+FROM a AS b
+FROM c
+COPY --from=b /x /y
+FROM d AS b

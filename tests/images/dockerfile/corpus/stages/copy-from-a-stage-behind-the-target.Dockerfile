@@ -1,0 +1,3 @@
+FROM a AS t
+COPY --from=later /x /y
+FROM b AS later

@@ -1,0 +1,2 @@
+FROM a AS b
+COPY --from=b /x /y

@@ -1,0 +1,2 @@
+FROM a
+ONBUILD FOO bar

@@ -1,0 +1,3 @@
+FROM a AS t
+RUN x
+FROM --foo b

@@ -1,0 +1,2 @@
+FROM a
+HEALTHCHECK --interval=1us CMD x

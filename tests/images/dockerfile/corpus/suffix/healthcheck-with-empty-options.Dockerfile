@@ -1,0 +1,2 @@
+FROM a
+HEALTHCHECK --interval= --timeout=0 --retries= CMD x
