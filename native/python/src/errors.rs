@@ -77,6 +77,13 @@ fn os_error(path: PathBuf, source: &io::Error) -> PyErr {
         return PyOSError::new_err(format!("{}: {source}", path.display()));
     };
     let text = source.to_string();
-    let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
-    PyOSError::new_err((errno, reason, path.into_os_string()))
+    PyOSError::new_err((errno, without_errno(&text).to_owned(), path.into_os_string()))
+}
+
+/// The text of an error without the number that Rust puts after what the system says.
+pub(crate) fn without_errno(text: &str) -> &str {
+    match text.rfind(" (os error ") {
+        Some(end) if text.ends_with(')') => &text[..end],
+        _ => text,
+    }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use platoon_digest::{ExpectedTask, Outcome, Publication, Sha256Bytes};
+use platoon_digest::{Difference, ExpectedTask, Outcome, Publication, Sha256Bytes};
 use pyo3::prelude::*;
 
 use crate::detach::detached;
-use crate::errors::{digest_error, DataError};
+use crate::errors::{digest_error, without_errno, DataError};
 use crate::threads::threads_or_default;
 
 /// Task directory, SHA-256 hex, and its files by path with their SHA-256 hex where they are known.
@@ -61,7 +61,8 @@ pub(crate) fn verify_tasks(
     let threads = threads_or_default(threads);
     let tasks: Vec<ExpectedTask> = tasks.into_iter().map(expected_task).collect::<PyResult<_>>()?;
     let differences = detached(py, digest_error, || platoon_digest::verify_tasks(&tasks, threads))?;
-    Ok(differences.into_iter().map(|found| found.map(|difference| difference.to_string())).collect())
+    let told = |difference: Difference| without_errno(&difference.to_string()).to_owned();
+    Ok(differences.into_iter().map(|found| found.map(told)).collect())
 }
 
 fn expected_task((path, digest, files): ExpectedRow) -> PyResult<ExpectedTask> {
