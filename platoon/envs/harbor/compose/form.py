@@ -15,7 +15,7 @@ from platoon.envs.harbor.compose.values import kind_of
 # Mappings of names to values, in which a name may stand alone.
 _NAMED = frozenset(
     (
-        *("environment", "labels", "annotations", "sysctls", "args", "extra_hosts", "additional_contexts", "driver_opts"),
+        *("environment", "labels", "annotations", "sysctls", "args", "extra_hosts", "additional_contexts"),
         *("options", "storage_opt"),
     )
 )

@@ -88,8 +88,8 @@ def _env_file(key: str, value: Any, draft: Draft, reading: Reading) -> None:
         if form not in (None, "raw"):
             raise ComposeError("the format is raw, or none")
         path = _path(settings.get("path"))
-        if reading.files.kind(path) != "file":
-            if not values.switch(settings.get("required", True)):
+        if (kind := reading.files.kind(path)) != "file":
+            if kind is None and not values.switch(settings.get("required", True)):
                 continue
             raise ComposeError(f"{path[:100]} is no file of the task")
         reading.env_files.add(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from platoon.envs.harbor.compose import values
@@ -20,6 +21,11 @@ Path = tuple[str, ...]
 Shape = Callable[[Any], Any]
 _PULL_POLICY = re.compile(r"always|never|build|if_not_present|missing|refresh|daily|weekly|every_([0-9]+[wdhms])+")
 _PLAIN = (str, Number, bool)
+# Limits that a service gives in two places: a key of its own, and a part and a name below `deploy.resources`.
+_ONE_LIMIT: tuple[tuple[str, str, str, Callable[[Any], int]], ...] = (
+    ("pids_limit", "limits", "pids", values.whole_number),
+    ("mem_reservation", "reservations", "memory", values.size_bytes),
+)
 
 
 def _plain_switch(value: Any) -> None:
@@ -30,6 +36,16 @@ def _plain_switch(value: Any) -> None:
 def _service(value: Any) -> None:
     if not isinstance(value, dict):
         raise ComposeError("a service is a mapping")
+    for key, part, name, read in _ONE_LIMIT:
+        other: Any = value
+        for step in ("deploy", "resources", part, name):
+            other = other.get(step) if isinstance(other, dict) else None
+        found = set[int]()
+        # What is no limit at all is told at its own place.
+        with suppress(ComposeError):
+            found = {read(item) for item in (value.get(key), other) if item is not None and not _is_open(item)}
+        if len(found) > 1:
+            raise ComposeError(f"{key} differs from deploy.resources.{part}.{name}, and compose takes one limit")
 
 
 def _whole(least: int, most: int) -> Shape:
@@ -54,6 +70,9 @@ def _texts(value: Any) -> None:
 def _env_files(value: Any) -> None:
     if not isinstance(value, str | list):
         raise ComposeError("is a file's name or a list, of names and mappings")
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict) and (other := [key for key in item if key.startswith("x-")]):
+            raise ComposeError(f"has no key {other[0][:40]}")
 
 
 def _text_or_switch(value: Any) -> None:
@@ -83,7 +102,7 @@ def _build_limit(value: Any) -> None:
     """A whole number, or soft and hard; compose's reader takes no text here."""
     limits = [value]
     if isinstance(value, dict):
-        _check_keys(value, {"soft", "hard"})
+        _keys("soft hard")(value)
         if not {"soft", "hard"} <= set(value):
             raise ComposeError("has soft and hard")
         limits = [value["soft"], value["hard"]]
@@ -102,36 +121,74 @@ def _plain_number(value: Any) -> None:
         raise ComposeError("is a number, without quotes")
 
 
+def _plain_whole(value: Any) -> None:
+    if not isinstance(value, Number) or not isinstance(value.value, int) or not 0 <= value.value < 65536:
+        raise ComposeError("is a whole number from 0 to 65535, without quotes")
+
+
 def _pull_policy(value: Any) -> None:
     if not _PULL_POLICY.fullmatch(str(values.only_text(value))):
         raise ComposeError("is always, never, build, missing, refresh, daily, weekly or every_<duration>")
 
 
-def _logging(value: Any) -> None:
-    _check_keys(value, {"driver", "options"})
-    values.only_text(value.get("driver", ""))
-    _plain_values(value.get("options", {}))
+def _keys(known: str, *, extensions: bool = True) -> Shape:
+    """A mapping with no other keys, but for those that begin with `x-` where the schema takes extensions."""
+
+    def shape(value: Any) -> None:
+        for key in values.mapping(value):
+            if key not in known.split() and not (extensions and key.startswith("x-")):
+                raise ComposeError(f"has no key {key[:40]}")
+
+    return shape
 
 
-def _blkio(value: Any) -> None:
-    rates = {f"device_{way}_{what}" for way in ("read", "write") for what in ("bps", "iops")}
-    _check_keys(value, {"weight", "weight_device", *rates})
+def _one_of(*words: str) -> Shape:
+    def shape(value: Any) -> None:
+        if value not in words:
+            raise ComposeError(f"is {', '.join(words[:-1])} or {words[-1]}")
+
+    return shape
 
 
-def _file_source(value: Any) -> None:
+def _driver_options(value: Any) -> None:
+    if not all(isinstance(item, str | Number) for item in values.mapping(value).values()):
+        raise ComposeError("gives each name text or a number")
+
+
+def _gpu(value: Any) -> None:
+    if {"count", "device_ids"} <= set(values.mapping(value)):
+        raise ComposeError("has count or device_ids, not both")
+
+
+def _reserved(value: Any) -> None:
+    _gpu(value)
+    if "capabilities" not in value:
+        raise ComposeError("needs capabilities")
+
+
+def _volume(value: Any) -> None:
+    if values.mapping(value).get("external") not in (None, False) and (
+        other := sorted(set(value) & {"driver", "driver_opts", "labels"})
+    ):
+        raise ComposeError(f"is external, and then has no {other[0]}")
+
+
+def _file_source(*sources: str) -> Shape:
     """A config or a secret says what it is."""
-    if not {"file", "content", "environment", "external", "driver"} & set(values.mapping(value)):
-        raise ComposeError("names no file and no content")
-    if len({"file", "content", "environment"} & set(value)) > 1:
-        raise ComposeError("is one of file, content and environment")
+
+    def shape(value: Any) -> None:
+        given = set(values.mapping(value)) & set(sources)
+        if not given and value.get("external") in (None, False):
+            raise ComposeError(f"names no {' and no '.join(sources)}")
+        if len(given) > 1:
+            raise ComposeError(f"is one of {', '.join(sources[:-1])} and {sources[-1]}")
+
+    return shape
 
 
-def _check_keys(value: Any, known: set[str]) -> None:
-    for key in values.mapping(value):
-        if key not in known and not key.startswith("x-"):
-            raise ComposeError(f"has no key {key[:40]}")
-
-
+_DEVICES = "deploy.resources.reservations.devices[]"
+_UPDATES = ("deploy.update_config", "deploy.rollback_config")
+_RATES = " ".join(f"device_{way}_{what}" for way in ("read", "write") for what in ("bps", "iops"))
 _S = "services.*"
 _BY_SHAPE: list[tuple[Shape, str, str]] = [
     (values.switch, _S, "init stdin_open tty attach oom_kill_disable privileged read_only build.no_cache build.pull"),
@@ -159,25 +216,69 @@ _BY_SHAPE: list[tuple[Shape, str, str]] = [
     (_whole(-1000, 1000), _S, "oom_score_adj"),
     (_whole(0, 100), _S, "cpu_percent"),
     (_whole(0, values.WHOLE_LIMIT), _S, "cpu_count"),
-    (_whole(0, 65535), _S, "blkio_config.weight"),
-    (values.whole_number, _S, "deploy.update_config.parallelism deploy.rollback_config.parallelism"),
+    (_plain_whole, _S, "blkio_config.weight"),
+    *[
+        row
+        for place in (f"{_S}.{key}" for key in _UPDATES)
+        for row in (
+            (_keys("parallelism delay failure_action monitor max_failure_ratio order"), _S, place.removeprefix(f"{_S}.")),
+            (values.whole_number, place, "parallelism"),
+            (values.duration_s, place, "delay monitor"),
+            (values.number, place, "max_failure_ratio"),
+            (values.only_text, place, "failure_action"),
+            (_one_of("start-first", "stop-first"), place, "order"),
+        )
+    ],
+    (_keys("condition delay max_attempts window"), _S, "deploy.restart_policy"),
+    (_keys("constraints preferences max_replicas_per_node"), _S, "deploy.placement"),
+    (_keys("spread"), _S, "deploy.placement.preferences[]"),
+    (values.only_text, _S, "deploy.restart_policy.condition deploy.placement.preferences[].spread"),
+    (values.duration_s, _S, "deploy.restart_policy.delay deploy.restart_policy.window"),
+    (values.whole_number, _S, "deploy.restart_policy.max_attempts deploy.placement.max_replicas_per_node"),
+    (values.sequence, _S, "deploy.placement.preferences"),
+    (_text_list, _S, "deploy.placement.constraints"),
+    (_one_of("host", "private"), _S, "cgroup"),
+    (_one_of("enabled", "disabled", "writable", "readonly"), _S, "volumes[].bind.recursive"),
+    (_one_of("z", "Z"), _S, "volumes[].bind.selinux"),
+    (_gpu, _S, "gpus[]"),
+    (_reserved, _S, _DEVICES),
     (values.whole_number, _S, "deploy.replicas scale deploy.resources.limits.pids"),
     (values.number, _S, "cpus cpu_shares cpu_period cpu_quota cpu_rt_period cpu_rt_runtime pids_limit"),
     (values.number, _S, "deploy.resources.limits.cpus deploy.resources.reservations.cpus"),
     (_plain_number, _S, "networks.*.priority networks.*.gw_priority volumes[].tmpfs.mode"),
     (_size, _S, "mem_swappiness mem_limit mem_reservation memswap_limit shm_size build.shm_size"),
     (values.duration_s, _S, "stop_grace_period healthcheck.interval healthcheck.timeout"),
-    (values.mapping, _S, "deploy.update_config deploy.rollback_config deploy.placement deploy.restart_policy build.ulimits"),
+    (values.mapping, _S, "build.ulimits"),
     (_build_limit, _S, "build.ulimits.*"),
     (values.sequence, _S, "deploy.resources.reservations.generic_resources"),
+    (_keys("discrete_resource_spec"), _S, "deploy.resources.reservations.generic_resources[]"),
     (_pull_policy, _S, "pull_policy"),
-    (_logging, _S, "logging"),
-    (_blkio, _S, "blkio_config"),
+    (_keys("driver options"), _S, "logging"),
+    (values.only_text, _S, "logging.driver"),
+    (_plain_values, _S, "logging.options"),
+    (_keys(f"weight weight_device {_RATES}", extensions=False), _S, "blkio_config"),
+    *[
+        row
+        for key, (item, shape) in {
+            "weight_device": ("weight", _plain_whole),
+            **dict.fromkeys(_RATES.split(), ("rate", values.size_bytes)),
+        }.items()
+        for row in (
+            (values.sequence, f"{_S}.blkio_config", key),
+            (_keys(f"path {item}", extensions=False), f"{_S}.blkio_config", f"{key}[]"),
+            (values.only_text, f"{_S}.blkio_config", f"{key}[].path"),
+            (shape, f"{_S}.blkio_config", f"{key}[].{item}"),
+        )
+    ],
     (_service, "services", "*"),
     (values.mapping, "networks", "*"),
-    (values.mapping, "volumes", "*"),
-    (_file_source, "configs", "*"),
-    (_file_source, "secrets", "*"),
+    (_keys("driver config options"), "networks.*", "ipam"),
+    (values.only_text, "networks.*", "ipam.driver"),
+    (values.sequence, "networks.*", "ipam.config"),
+    *[(_driver_options, f"{table}.*", "driver_opts") for table in ("networks", "volumes", "secrets")],
+    (_volume, "volumes", "*"),
+    (_file_source("file", "content", "environment"), "configs", "*"),
+    (_file_source("file", "environment"), "secrets", "*"),
 ]
 SHAPES: Mapping[str, Shape] = {f"{prefix}.{key}": shape for shape, prefix, keys in _BY_SHAPE for key in keys.split()}
 # Places that lead to others in the table, so that no more of a file is walked.
@@ -222,9 +323,9 @@ def _walk(value: Any, pattern: str, path: Path) -> Iterator[ComposeError]:
             inner = named if named in SHAPES or named in _INNER else f"{pattern}.*"
             if inner in SHAPES or inner in _INNER:
                 yield from _walk(item, inner, (*path, key))
-    elif isinstance(value, list) and f"{pattern}[]" in _INNER:
+    elif isinstance(value, list) and ((inner := f"{pattern}[]") in SHAPES or inner in _INNER):
         for item in value:
-            yield from _walk(item, f"{pattern}[]", path)
+            yield from _walk(item, inner, path)
 
 
 def _is_open(value: Any) -> bool:

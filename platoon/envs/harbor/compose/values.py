@@ -244,4 +244,4 @@ def sequence(value: Any) -> list[Any]:
 
 def _shown(value: Any) -> str:
     shown = value.text if isinstance(value, Number) else str(to_json(value)) if isinstance(value, str | tuple) else kind_of(value)
-    return clip(shown)
+    return clip(shown) or "nothing"
