@@ -263,7 +263,7 @@ class TaskToml(_Table):
     """A whole `task.toml`."""
 
     # Its old name is the last choice.
-    schema_version: str = Field("1.4", validation_alias=AliasChoices("schema_version", "version"))
+    schema_version: Annotated[str, Field(validation_alias=AliasChoices("schema_version", "version"))] = "1.4"
     source: str | None = None
     task: PackageTable | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
