@@ -16,6 +16,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from platoon.config.text import printable
 from platoon.errors import Problem
 
 PROBLEMS_ERROR = "config_problems"
@@ -66,12 +67,16 @@ def problems_error(found: Sequence[Problem]) -> PydanticCustomError:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean <known name>`, or what is known when nothing is near; "" when nothing is."""
+    names = sorted(known)
+    return did_you_mean(name, names) or (f"known here: {', '.join(names)}" if names else "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean <known name>`, "" when nothing is near: for names of data, of which there may be thousands."""
     import difflib
 
-    names = sorted(known)
-    if len(name) <= MOST_SEARCHED and (close := difflib.get_close_matches(name, names, n=1, cutoff=0.6)):
-        return f"did you mean {close[0]}?"
-    return f"known here: {', '.join(names)}" if names else ""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6) if len(name) <= MOST_SEARCHED else ()
+    return f"did you mean {printable(close[0])}?" if close else ""
 
 
 def unknown_keys(given: Mapping[str, Any], known: Iterable[str], where: str = "") -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.selection import unknown_tasks
 from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
 from platoon.envs.harbor.splits import Splits
 from platoon.errors import ConfigError, NotPreparedError, Problem
@@ -77,6 +78,15 @@ def of_entry(problems: Iterable[Problem], number: int, file: str) -> Iterator[Pr
         whole = problem.file or problem.key.startswith(entry)
         key = problem.key if whole else f"{entry}service_kwargs.{problem.key}".rstrip(".")
         yield replace(problem, key=key, file=problem.file or file)
+
+
+def exclusion_problems(lock: HarborLock, entry: Mapping[str, Any], number: int) -> Iterator[Problem]:
+    """Problems of `exclude_tasks` of an entry: ids that no task has, and that it leaves no task."""
+    excluded, key = frozenset(entry.get("exclude_tasks", ())), f"environments.{number}.exclude_tasks"
+    yield from unknown_tasks(excluded, lock.by_name.keys(), key, lock.dataset)
+    if lock.runnable and excluded.issuperset(lock.runnable):
+        rule = f"leaves none of the {counted(len(lock.runnable), 'task')} that can run"
+        yield Problem(rule, key=key, file=lock.dataset, advice="exclude fewer")
 
 
 def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, tuple[int, str]]) -> None:

@@ -15,7 +15,7 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
-from platoon.pipeline.datasets import locked_dataset, of_entry, say_idle_holdout, say_warnings
+from platoon.pipeline.datasets import exclusion_problems, locked_dataset, of_entry, say_idle_holdout, say_warnings
 from platoon.pipeline.early import shared_lock_problems
 from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
@@ -87,11 +87,13 @@ def fetch_entries(
     """
     rows: list[FetchedEntry] = []
     problems: list[Problem] = []
-    for number, label, options in harbor_options(config, site, overrides):
+    for number, label, entry, options in fetched_entries(config, site, overrides):
         tools.progress(label)
         try:
             fetched = locked_dataset(options, config.parent, tools, update=update)
             say_warnings(tools.say, label, fetched.warnings)
+            if found := list(exclusion_problems(fetched.lock, entry, number)):
+                raise ConfigError(found)
             splits = split_lock(fetched.lock, options, config.parent)
             say_idle_holdout(tools.say, label, splits)
         except ConfigError as error:

@@ -16,9 +16,11 @@ from platoon.envs.harbor.format import TaskRefused, read_toml
 from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
+from platoon.envs.harbor.selection import unknown_tasks
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.task_toml import unread
 from platoon.errors import ConfigError, NotPreparedError, Problem
+from platoon.pipeline.datasets import exclusion_problems
 from platoon.pipeline.fetch import fetched_entries, harbor_options
 from platoon.site import Site
 
@@ -69,10 +71,15 @@ def locks_of(path: Path, site: Site, overrides: tuple[str, ...] = ()) -> list[tu
     if is_lock(path):
         return [(str(path), HarborLock.read(path), frozenset())]
     own = HarborCache(site.harbor_cache)
-    return [
-        (label, _answer(options, path.parent, own, label).lock, frozenset(entry.get("exclude_tasks", ())))
-        for _, label, entry, options in fetched_entries(path, site, overrides)
-    ]
+    found: list[tuple[str, HarborLock, frozenset[str]]] = []
+    problems: list[Problem] = []
+    for number, label, entry, options in fetched_entries(path, site, overrides):
+        lock = _answer(options, path.parent, own, label).lock
+        problems += exclusion_problems(lock, entry, number)
+        found.append((label, lock, frozenset(entry.get("exclude_tasks", ()))))
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[str, ...] = ()) -> Iterator[CheckedLock]:
@@ -103,8 +110,8 @@ def verify_cache(
         raise ConfigError(Problem("is for a lock; a configuration has its site's", key="--cache"))
     locks = [(label, lock) for label, lock, _ in locks_of(path, site, overrides)]
     known = {name for _, lock in locks for name in lock.by_name}
-    if unknown := sorted(set(tasks) - known):
-        raise ConfigError(Problem(f"no task is called {printable(unknown[0])}", key="--task", file=str(path)))
+    if unknown := list(unknown_tasks(tasks, known, "--task", str(path))):
+        raise ConfigError(unknown)
     count = 0
     faults: list[CacheFault] = []
     warnings: dict[str, Mapping[str, tuple[int, str]]] = {}

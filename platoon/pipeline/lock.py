@@ -20,6 +20,8 @@ from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents, 
 from platoon.envs.harbor.fetch import Fetched
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache, cache_problems
+from platoon.envs.harbor.selection import unknown_tasks
+from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.envs.harbor.sources.protocol import FetchTools, Recorded
 from platoon.envs.harbor.splits import Splits, split_lock
 from platoon.errors import ConfigError, NotPreparedError, Problem
@@ -28,6 +30,7 @@ from platoon.host.console import Console, near
 from platoon.pipeline.datasets import (
     cache_writes,
     entry_locks,
+    exclusion_problems,
     fetch_tools,
     locked_dataset,
     of_entry,
@@ -161,12 +164,19 @@ def _harbor_entry(
     key = f"environments.{number}.service_kwargs"
     options = HarborOptions.parse(entry["service_kwargs"], key=key)
     if not options.is_locked:
-        return {"environment": label, **_unlocked(options, base)}
+        found = _unlocked(options, base)
+        known = {
+            task.id for path in found["directories"] for task in DirectorySource(path, named_path(path, base)).dataset.list_tasks()
+        }
+        excluded = entry.get("exclude_tasks", ())
+        if unknown := list(unknown_tasks(excluded, known, f"environments.{number}.exclude_tasks", ", ".join(found["directories"]))):
+            raise ConfigError(unknown)
+        return {"environment": label, **found}
     fetched = locked_dataset(options, base, tools, recorded=recorded)
     say_warnings(tools.say, label, fetched.warnings)
     excluded = set(entry.get("exclude_tasks", ()))
-    if found := list(_task_problems(fetched, excluded, f"environments.{number}")):
-        raise ConfigError(found)
+    if problems := [*exclusion_problems(fetched.lock, entry, number), *_task_problems(fetched, excluded, key)]:
+        raise ConfigError(problems)
     splits = split_lock(fetched.lock, options, base)
     say_idle_holdout(tools.say, label, splits)
     summary = {"dataset": fetched.lock.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
@@ -177,17 +187,15 @@ def _harbor_entry(
 
 def _task_problems(fetched: Fetched, excluded: set[str], key: str) -> Iterator[Problem]:
     """A task of one's own directory that cannot load is a fault to mend, not a refusal to live with."""
-    rows, dataset = fetched.lock.by_name, fetched.lock.dataset
+    dataset = fetched.lock.dataset
     is_own = fetched.lock.source.get("kind") == "directory"
-    for name in sorted(excluded - rows.keys()):
-        yield Problem(f"no task is called {printable(name)}", key=f"{key}.exclude_tasks", file=dataset)
     for row in fetched.lock.tasks:
         if is_own and row.refused is not None and row.refused.startswith("task_config:") and row.name not in excluded:
             advice = "mend the task, or name it in exclude_tasks"
             yield Problem(row.refused.removeprefix("task_config: "), file=f"{dataset}/{row.source_path}", advice=advice)
-    if not any(row.runnable and row.name not in excluded for row in fetched.lock.tasks):
-        reasons = sorted({(row.refused or "excluded").partition(":")[0] for row in fetched.lock.tasks})
-        yield Problem(f"no task can run: all are {', '.join(reasons)}", key=f"{key}.service_kwargs.dataset", file=dataset)
+    if not fetched.lock.runnable:
+        reasons = sorted({str(row.refused).partition(":")[0] for row in fetched.lock.tasks})
+        yield Problem(f"no task can run: all are {', '.join(reasons)}", key=f"{key}.dataset", file=dataset)
 
 
 def _unlocked(options: HarborOptions, base: Path) -> dict[str, Any]:

@@ -99,6 +99,44 @@ def test_several_entries_and_all_their_problems(tmp_path: Path, run: Run, reposi
     assert "gone.txt" in told and "nowhere" in told
 
 
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (("harbor", "fetch"), "dataset"),
+        (("harbor", "lock"), "dataset"),
+        (("harbor", "images", "plan"), "dataset"),
+        (("lock",), "dataset"),
+        (("lock",), "dataset_dir"),
+    ],
+)
+def test_exclusions_that_mean_no_task(tmp_path: Path, run: Run, command: tuple[str, ...], kind: str) -> None:
+    for name in ("alpha", "beta"):
+        Repository(tmp_path / "data").task(name)
+    config = write(tmp_path / "c.yaml", {kind: "data"})
+    model = ["inference={model_name: local/small, renderer_name: chat_template}", "tinker_base_url=local", "split=all"]
+
+    def called(excluded: str) -> tuple[int, str]:
+        override = f"environments.0.exclude_tasks={excluded}"
+        if command[0] == "harbor":
+            code, _, told = run(*command, config, override)
+        else:
+            assert run("resolve", config, *model, override, "--out", "r.json")[0] == exits.DONE
+            code, _, told = run("lock", "r.json", "--base", ".", "--out", "l.json")
+        return code, told
+
+    if command[0] == "harbor":
+        run("harbor", "fetch", config)
+    code, told = called("[alpa]")
+    assert (code, "environments.0.exclude_tasks: no task is called alpa (did you mean alpha?)" in told) == (exits.CONFIG, True), (
+        told
+    )
+    assert called("[alpha]")[0] == exits.DONE
+    if kind == "dataset":
+        code, told = called("[alpha, beta]")
+        rule = "environments.0.exclude_tasks: leaves none of the 2 tasks that can run (exclude fewer)"
+        assert (code, rule in told) == (exits.CONFIG, True), told
+
+
 def test_warnings_are_one_line_a_kind(tmp_path: Path, run: Run) -> None:
     """H502: of compose files that are not read."""
     for name in ("a", "b"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,13 +14,13 @@ from typing import Any
 from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.files import named_path, read_bytes
-from platoon.config.text import printable
+from platoon.config.model import did_you_mean
+from platoon.config.text import few, printable, show
 from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
 from platoon.envs.harbor.sources.protocol import Dataset, SourceTask
 from platoon.errors import ConfigError, Problem
 
 LIST_LIMIT_BYTES = 64 * 1024 * 1024
-NAMED = 5
 # An id may hold the sign.
 _COMMENT = re.compile(r"(?:^|\s)#")
 
@@ -41,7 +41,10 @@ def read_allowlists(options: HarborOptions, base: Path) -> list[Allowlist]:
     for path in options.task_files:
         try:
             data = read_list_file(named_path(path, base), path)
-            lists.append(Allowlist(path, hex_of(sha256_bytes(data)), frozenset(_ids(data, path))))
+            ids = frozenset(_ids(data, path))
+            if not ids:
+                raise ConfigError(Problem("lists no task", key="tasks", file=path))
+            lists.append(Allowlist(path, hex_of(sha256_bytes(data)), ids))
         except ConfigError as error:
             problems.extend(error.problems)
     if problems:
@@ -70,23 +73,27 @@ def add_index_files(
 def select(tasks: Sequence[SourceTask], options: HarborOptions, lists: Sequence[Allowlist], shown_as: str) -> list[SourceTask]:
     """The selected tasks in order of id. Raises ConfigError for ids and fields that are not there, and for an empty selection."""
     known = {task.id for task in tasks}
-    problems = [
-        Problem(f"no task is called {_some(unknown)}", key=f"tasks ({item.path})", file=shown_as)
-        for item in lists
-        if (unknown := sorted(item.ids - known))
-    ]
+    problems = [problem for item in lists for problem in unknown_tasks(item.ids, known, f"tasks ({item.path})", shown_as)]
     chosen = [task for task in tasks if not lists or any(task.id in item.ids for item in lists)]
     for key, wanted in options.select.items():
         name = key.removeprefix("index.")
         if name != "name" and not any(name in task.index for task in tasks):
             problems.append(Problem("no task has this field", key=f"select.{key}", file=shown_as))
+            continue
         values = wanted if isinstance(wanted, list) else [wanted]
+        problems += _idle_values(tasks, name, values, f"select.{key}", shown_as)
         chosen = [task for task in chosen if _matches(task, name, values)]
     if not chosen and not problems:
         problems.append(Problem("no task is selected", key="select" if options.select else "tasks", file=shown_as))
     if problems:
         raise ConfigError(problems)
     return sorted(chosen, key=lambda task: task.id)
+
+
+def unknown_tasks(names: Iterable[str], known: Collection[str], key: str, shown_as: str) -> Iterator[Problem]:
+    """A problem for ids that no task has. shown_as: where the tasks are."""
+    if unknown := sorted(set(names).difference(known)):
+        yield Problem(f"no task is called {few(unknown)}", key=key, file=shown_as, advice=did_you_mean(unknown[0], known))
 
 
 def metadata_fields(options: HarborOptions) -> list[str]:
@@ -173,7 +180,17 @@ def _idle(rows: Mapping[str, Mapping[str, Any]], wanted: IndexFile, known: Conta
         return
     there = {key for row in used for key in row}
     if missing := [name for name in wanted.fields or () if name not in there]:
-        yield f"no row of a task has the field {_some(missing)}"
+        yield f"no row of a task has the field {few(missing)}"
+
+
+def _idle_values(tasks: Sequence[SourceTask], name: str, values: Sequence[Any], key: str, shown_as: str) -> Iterator[Problem]:
+    """A problem for each value of a selection that no task of the whole dataset has: it was meant for some."""
+    for value in values:
+        if not any(_matches(task, name, [value]) for task in tasks):
+            there = (task.id if name == "name" else task.index.get(name) for task in tasks)
+            advice = did_you_mean(str(value), {item if isinstance(item, str) else json.dumps(item) for item in there})
+            rule = f"no task is called {show(value)}" if name == "name" else f"no task has the value {show(value)}"
+            yield Problem(rule, key=key, file=shown_as, advice=advice)
 
 
 def _matches(task: SourceTask, name: str, values: Sequence[Any]) -> bool:
@@ -181,8 +198,3 @@ def _matches(task: SourceTask, name: str, values: Sequence[Any]) -> bool:
         return any(fnmatchcase(task.id, str(value)) for value in values)
     # Types must agree: `true` in a configuration is not the 1 of an index.
     return any(type(task.index.get(name)) is type(value) and task.index[name] == value for value in values)
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(printable(name) for name in names[:NAMED])
-    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"

@@ -12,7 +12,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor import holdout
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.selection import read_list_file, read_mapping
+from platoon.envs.harbor.selection import read_list_file, read_mapping, unknown_tasks
 from platoon.errors import ConfigError, Problem
 
 HOLDOUT_SPLITS = ("train", "eval")
@@ -58,12 +58,12 @@ def _manifest(lock: HarborLock, path: str, base: Path) -> dict[str, tuple[str, .
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
     ):
         raise ConfigError(Problem("must map split names to lists of task ids", file=path))
-    problems = []
+    problems: list[Problem] = []
     for split, names in value.items():
         for name in names:
             row = lock.by_name.get(name)
             if row is None:
-                problems.append(Problem(f"no task is called {printable(name)}", key=split, file=path))
+                problems += unknown_tasks([name], lock.by_name.keys(), split, path)
             elif row.refused is not None:
                 problems.append(Problem(f"task {printable(name)} is refused: {row.refused}", key=split, file=path))
     if problems:

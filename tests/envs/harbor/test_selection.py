@@ -30,9 +30,9 @@ def test_selection(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> N
         '{"task_id": "task-0", "kind": 1}\n{"task_id": "task-3", "kind": 2}\n{"task_id": "gone", "kind": 2}\n'
     )
     assert fetch(options(tasks=["some.txt", "more.json"]), tmp_path, cache).lock.runnable == ("task-0", "task-1", "task-3")
-    by_kind = fetch(options(index=["index.jsonl"], select={"index.kind": [2, True]}), tmp_path, cache)
-    assert by_kind.lock.runnable == ("task-3",)
-    assert by_kind.lock.selection == {"tasks": {}, "select": {"index.kind": [2, True]}, "selected": 1, "of": 4}
+    by_kind = fetch(options(index=["index.jsonl"], select={"index.kind": [2, 1]}), tmp_path, cache)
+    assert by_kind.lock.runnable == ("task-0", "task-3")
+    assert by_kind.lock.selection == {"tasks": {}, "select": {"index.kind": [2, 1]}, "selected": 2, "of": 4}
     assert fetch(options(select={"name": "task-[01]"}), tmp_path, cache).lock.runnable == ("task-0", "task-1")
 
 
@@ -96,13 +96,22 @@ def test_an_index_that_adds_nothing_is_warned_of(
     assert said == [f"warning: data: index x.jsonl: {why}" for why in told]
 
 
+INDEX = {"index": ["x.json"]}
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         ({"tasks": "unknown.txt"}, "tasks (unknown.txt): no task is called nobody"),
         ({"tasks": "none.txt"}, "none.txt: cannot be read"),
         ({"select": {"kind": 1}}, "select.kind: no task has this field"),
-        ({"select": {"name": "x*"}}, "select: no task is selected"),
+        ({"tasks": "near.txt"}, "tasks (near.txt): no task is called task1 (did you mean task-1?)"),
+        ({"tasks": "nothing.txt"}, "nothing.txt: tasks: lists no task"),
+        ({"select": {"name": ["task-1", "x*"]}}, 'select.name: no task is called "x*"'),
+        ({"select": {"name": "tsk-1"}}, 'select.name: no task is called "tsk-1" (did you mean task-1?)'),
+        ({**INDEX, "select": {"kind": ["easy", "hrad"]}}, 'select.kind: no task has the value "hrad" (did you mean hard?)'),
+        ({**INDEX, "select": {"index.number": [True]}}, "select.index.number: no task has the value true"),
+        ({**INDEX, "select": {"kind": "easy", "number": 2}}, "select: no task is selected"),
         *(({"index": [{"metadata": [name]}]}, f"metadata.{name} is no scalar") for name in ("list", "nan", "inf", "large")),
         ({"index": ["gone.json"]}, "data/gone.json: cannot be read"),
         ({"index": ["../x.json"]}, "must stay inside the dataset"),
@@ -113,7 +122,11 @@ def test_an_index_that_adds_nothing_is_warned_of(
 def test_what_cannot_be_selected(make_task: MakeTask, tmp_path: Path, cache: HarborCache, more: dict[str, Any], words: str) -> None:
     make_task("t", {"task.toml": "[metadata]\nlist = [1]\nnan = nan\ninf = -inf\nlarge = 1e999\n"}, tmp_path / "data")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "unknown.txt").write_text("nobody\n")
+    for name in ("task-1", "task-2"):
+        make_task(name, root=tmp_path / "data")
+    (tmp_path / "data/x.json").write_text('{"task-1": {"kind": "easy", "number": 1}, "task-2": {"kind": "hard", "number": 2}}')
+    for name, text in {"unknown": "nobody\n", "near": "task1\n", "nothing": "# none\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
     with pytest.raises(ConfigError) as caught:
         fetch(options(**more), tmp_path, cache)
     assert words in str(caught.value)
