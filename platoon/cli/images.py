@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from platoon.cli.options import FILE
+from platoon.cli.screen import warn
 from platoon.config.text import counted
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: s
     if out is not None:
         publish_bytes(out, manifest.data)
     if manifest.unrepresentable:
-        click.echo(f"platoon: {counted(manifest.unrepresentable, 'path')} left out: no line can hold their names", err=True)
+        warn(f"platoon: {counted(manifest.unrepresentable, 'path')} left out: no line can hold their names")
     if as_json:
         row = {
             "files": [str(path) for path in files],

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
 
 import click
 
 from platoon import exits
 from platoon.cli.problems import told
 from platoon.config.text import short_path
+from platoon.cli.screen import open_streams, warn
 from platoon.errors import PlatoonError
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
@@ -64,6 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with a code of `platoon.exits`."""
     # Long texts are tokenized one at a time, in threads that exist already: a pool of its own would only warn of forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    open_streams()
     try:
         platoon.main(args=arguments, standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -71,12 +74,14 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         sys.exit(exits.INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         sys.exit(exits.USAGE)
     except PlatoonError as error:
-        click.echo(told(error), err=True)
+        warn(told(error))
         sys.exit(error.exit_code)
     except OSError as error:
         click.echo(f"platoon: {short_path(str(error.filename or 'the system'))}: {error.strerror or error}", err=True)
+        warn(f"platoon: {error.filename or 'the system'}: {error.strerror or error}")
         sys.exit(exits.FAILED)
     sys.exit(exits.DONE)

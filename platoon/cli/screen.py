@@ -1,8 +1,12 @@
-"""Results for people on standard output: text is never broken or marked up, tables fold at a terminal's width and nowhere else."""
+"""What commands print: results on standard output, where text is never broken or marked up and tables fold at a terminal's width
+and nowhere else, and lines beside them on standard error."""
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,15 +14,33 @@ if TYPE_CHECKING:
 
 # Wider than any row: what is piped is for tools that work by lines.
 PIPED_WIDTH = 1000
+STANDARD_ERROR = 2
 
 
 def screen() -> Console:
     """The console for tables."""
     from rich.console import Console
 
-    # There is none where the caller closed it.
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Console(highlight=False, markup=False, width=None if on_terminal else PIPED_WIDTH)
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+
+def warn(text: str) -> None:
+    """A line on standard error. Where that is closed or full it is lost, and changes nothing else."""
+    import click
+
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def open_streams() -> None:
+    """Gives a standard stream that the caller closed to nobody: else the next file that is opened would take its number, and what
+    this process and its children tell would go into that."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115  because it stays
 
 
 def say(console: Console, text: str) -> None:

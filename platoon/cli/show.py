@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from platoon.cli.options import FILE
+from platoon.cli.screen import warn
 from platoon.pipeline.layout import DEFAULT_RESULTS
 
 
@@ -26,7 +27,7 @@ def show(results: Path, as_json: bool) -> None:
 
         click.echo(json.dumps(summary, sort_keys=True))
         for line in old:
-            click.echo(line, err=True)
+            warn(line)
         return
     from rich.console import Console
 
