@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from platoon.cli.options import FILE
+from platoon.cli.options import FILE, overrides_argument
 
 
 @click.group()
@@ -45,7 +45,7 @@ def validate(files: tuple[Path, ...], tasks: bool, site_path: Path | None) -> No
 
 @config.command()
 @click.argument("file", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--json", "as_json", is_flag=True, help="Print the resolved values as one JSON object.")
 @click.option("--defaults", is_flag=True, help="Show keys that were not given too.")
 @click.option("--site", "site_path", type=FILE, help="Site file; else PLATOON_SITE, else the user's.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from platoon.cli.options import EVALUATION_NAME, FILE, Name, requeuing
+from platoon.cli.options import EVALUATION_NAME, FILE, Name, overrides_argument, requeuing
 from platoon.cli.problems import of_configuration
 from platoon.cli.train import Duration
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--inputs", type=FILE, help="Directory of resolved inputs; without it they are built.")
 @click.option("--of", "trained", type=FILE, help="Receipt of the run whose last checkpoint is evaluated.")
 @click.option("--checkpoint", help="Sampler weights on the training service, in place of a run's.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from platoon import exits
-from platoon.cli.options import FILE, common
+from platoon.cli.options import FILE, common, overrides_argument
 from platoon.config.text import counted, few, printable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _refuse_removed(context: click.Context, parameter: click.Parameter, value: s
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--update", is_flag=True, help="Resolve what moves: branches, tags, registries at URLs.")
 @click.option("--repair", is_flag=True, help="Fetch and hash although the lock is current; nothing kept is trusted.")
 @splits_option
@@ -72,7 +72,7 @@ def fetch(
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--check", is_flag=True, help="Make the locks again and name the first that differs (exit 1); write none.")
 @splits_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
@@ -119,7 +119,7 @@ def lock(
 
 @click.command()
 @click.argument("path", metavar="CONFIG|LOCK", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--cache", type=FILE, help="The Harbor cache of a LOCK; the site's when unset.")
 @click.option("--task", "tasks", multiple=True, metavar="ID", help="Look at this task alone; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a fault.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from platoon.cli.options import FILE, common
+from platoon.cli.options import FILE, common, overrides_argument
 from platoon.config.text import counted
 
 KEY_CHARACTERS = 19
@@ -20,7 +20,7 @@ def images() -> None:
 
 @images.command()
 @click.argument("path", metavar="CONFIG|LOCK", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an image.")
 @common
 def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path | None, log_file: Path | None) -> None:

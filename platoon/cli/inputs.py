@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from platoon.cli.options import FILE, common, out
+from platoon.cli.options import FILE, common, out, overrides_argument
 from platoon.config.text import counted
 
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @out("The resolved configuration to write.")
 @common
 def resolve(config: Path, overrides: tuple[str, ...], out: Path, site_path: Path | None, log_file: Path | None) -> None:

@@ -35,6 +35,22 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # older stubs of click k
         return str(value)
 
 
+class Override(click.ParamType):  # type: ignore[type-arg]  # as above
+    """`key=value` or `key+=item`; what the key takes is for the configuration to say."""
+
+    name = "override"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from platoon.config.layers import override_fault
+
+        if (rule := override_fault(str(value))) is not None:
+            self.fail(rule, param, ctx)
+        return str(value)
+
+
+overrides_argument = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", type=Override())
+
+
 def common(command: Command) -> Command:
     """`--site` and `--log-file`."""
     command = click.option("--log-file", type=FILE, help="Plain lines of progress are appended here.")(command)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from platoon.cli.options import FILE
+from platoon.cli.options import FILE, overrides_argument
 from platoon.cli.problems import of_configuration
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--task", required=True, help="Id of the task; <entry>::<id> when several entries have it.")
 @click.option("--split", help="Split the task is of; else train, or an evaluation's own.")
 @click.option("--harness", help="Plays with this harness in place of the entry's (platoon-oracle, platoon-noop, ...).")

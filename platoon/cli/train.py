@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from platoon.cli.options import FILE, RUN_NAME, Name, requeuing
+from platoon.cli.options import FILE, RUN_NAME, Name, overrides_argument, requeuing
 from platoon.cli.problems import of_configuration
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older stubs of cli
 
 @click.command()
 @click.argument("config", type=FILE)
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@overrides_argument
 @click.option("--inputs", type=FILE, help="Directory of resolved inputs; without it they are built.")
 @click.option("--run", "name", type=Name(RUN_NAME), help="Name of the run, and of its directory below the site's runs.")
 @click.option("--run-dir", type=FILE, help="Directory of the run, in place of --run.")

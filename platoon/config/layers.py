@@ -64,12 +64,10 @@ class Layered:
 
     def override(self, text: str) -> Problem | None:
         """Applies one `a.b=value`, `a.0.b=value` or `a.b+=item`; the problem when it cannot be."""
-        left, equals, right = text.partition("=")
-        append = left.endswith("+")
-        key = left.removesuffix("+").strip()
+        if (rule := override_fault(text)) is not None:
+            return Problem(rule, file=COMMAND_LINE)
+        key, append, right = _parts(text)
         path = tuple(key.split("."))
-        if not equals or not all(path):
-            return Problem(f"an override is key=value, or key+=item, got {show(text)}", file=COMMAND_LINE)
         try:
             value = parse_yaml(right, COMMAND_LINE) if right else ""
         except ConfigError as error:
@@ -140,6 +138,18 @@ class Layered:
                 return Problem(f"{here} is no mapping or list", key=".".join(path), file=COMMAND_LINE)
             node = child
         return node  # type: ignore[no-any-return]
+
+
+def override_fault(text: str) -> str | None:
+    """Why a text is no override, whatever the configuration; None when it is one."""
+    key, _, _ = _parts(text)
+    return None if "=" in text and all(key.split(".")) else f"an override is key=value, or key+=item, got {show(text)}"
+
+
+def _parts(text: str) -> tuple[str, bool, str]:
+    """Key, whether the value is appended, and the text of the value."""
+    left, _, right = text.partition("=")
+    return left.removesuffix("+").strip(), left.endswith("+"), right
 
 
 def replaced_whole(key: str) -> bool:

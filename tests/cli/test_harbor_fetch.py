@@ -97,6 +97,7 @@ def test_several_entries_and_all_their_problems(tmp_path: Path, run: Run, reposi
     code, _, told = run("harbor", "fetch", config)
     assert code == exits.CONFIG
     assert "gone.txt" in told and "nowhere" in told
+    assert run("harbor", "fetch", config, "x")[0] == exits.USAGE
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from platoon.cli.main import platoon
+from platoon.cli.main import COMMANDS, platoon
 from platoon.config.text import counted, few
 
 pytestmark = pytest.mark.unit
@@ -32,6 +32,23 @@ def test_no_command_is_cut_short_in_a_listing() -> None:
         assert result.exit_code == 0
         listing = result.output.partition("Commands:")[2].splitlines()
         assert listing and not [line for line in listing if line.endswith("...")], (path, listing)
+
+
+def test_what_is_no_override_is_a_wrong_command_line() -> None:
+    """In every command that takes overrides."""
+    found = []
+    for path, group in groups(platoon):
+        for name, command in (
+            group.commands.items() if path else ((name, group.get_command(click.Context(group), name)) for name in COMMANDS)
+        ):
+            for parameter in command.params if command is not None else ():
+                if "KEY=VALUE]" in (parameter.metavar or ""):
+                    found.append(" ".join((*path, name)))
+                    for text in ("x", "=1", "a..b=1", ""):
+                        with pytest.raises(click.BadParameter, match="an override is key=value"):
+                            parameter.type_cast_value(click.Context(click.Command(name)), [text])
+                    assert parameter.type_cast_value(click.Context(click.Command(name)), ["a=", "b.0+=[1"]) == ("a=", "b.0+=[1")
+    assert len(found) == len({*found}) == 9, found
 
 
 def test_train_says_where_a_run_goes() -> None:
