@@ -22,6 +22,6 @@ MEANINGS: dict[int, str] = {
     CONFIG: "configuration refused, not prepared, or another identity than the run has",
     WORKER_MEMORY: "a rollout worker passed its memory limit (workers only)",
     WORKER_TIMEOUT: "a rollout worker passed its hard time limit (workers only)",
-    INTERRUPTED: "ended by SIGINT after saving",
-    TERMINATED: "ended by SIGTERM after saving",
+    INTERRUPTED: "ended by SIGINT, a run after saving",
+    TERMINATED: "ended by SIGTERM, a run after saving",
 }

@@ -57,7 +57,7 @@ def eval(
     from dataclasses import replace
 
     from platoon.host.console import Console
-    from platoon.train.trainer.signals import Interrupts
+    from platoon.host.interrupts import Interrupts
 
     with of_configuration(config, overrides), Console(log_file=log_file) as console, Interrupts(console.say):
         from platoon.eval.launch import evaluate

@@ -157,8 +157,8 @@ def verify(
 def _working(site_path: Path | None, log_file: Path | None) -> Iterator[tuple[Site, Console]]:
     """Site and console; a signal ends what runs."""
     from platoon.host.console import Console
+    from platoon.host.interrupts import Interrupts
     from platoon.site import load_site
-    from platoon.train.trainer.signals import Interrupts
 
     with Console(log_file=log_file) as console, Interrupts(console.say):
         yield load_site(site_path), console

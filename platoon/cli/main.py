@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from platoon.cli.problems import told
 from platoon.config.text import short_path
 from platoon.cli.screen import open_streams, warn
 from platoon.errors import PlatoonError
+from platoon.host.interrupts import Interrupts
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -39,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is asked for, not before."""
+    """A group that imports a command's module when the command is asked for, not before, and whose commands signals unwind."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -50,6 +52,10 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"platoon.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with Interrupts(lambda text: warn(f"platoon: {text}")):
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

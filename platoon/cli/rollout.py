@@ -50,8 +50,8 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     """
     from platoon import exits
     from platoon.host.console import Console
+    from platoon.host.interrupts import Interrupts
     from platoon.site import load_site
-    from platoon.train.trainer.signals import Interrupts
 
     if chosen["trained"] is not None and chosen["model_path"] is not None:
         raise click.UsageError("give --of or --model-path, not both")

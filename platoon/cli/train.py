@@ -71,7 +71,7 @@ def train(  # noqa: PLR0917  because click passes options by name
     """
     started_at = time.monotonic()
     from platoon.host.console import Console
-    from platoon.train.trainer.signals import Interrupts
+    from platoon.host.interrupts import Interrupts
 
     with of_configuration(config, overrides), Console(log_file=log_file) as console, Interrupts(console.say):
         from platoon.site import load_site

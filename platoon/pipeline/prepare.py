@@ -42,12 +42,18 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
     steps = 0
     with _workflow(command(recipe, site=site, profile=profile, dry_run=dry_run, extra=extra)) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            text = line.rstrip("\n")
-            tail.append(text)
-            if (found := (_PLANNED if dry_run else TIMED).match(text)) and found["message"] != TARGET:
-                steps += 1
-                console.say(f"{'would ' if dry_run else ''}{found['message']}")
+        try:
+            for line in process.stdout:
+                text = line.rstrip("\n")
+                tail.append(text)
+                if (found := (_PLANNED if dry_run else TIMED).match(text)) and found["message"] != TARGET:
+                    steps += 1
+                    console.say(f"{'would ' if dry_run else ''}{found['message']}")
+        except SystemExit:
+            # TERM, which came to this process alone. The way out waits for the workflow.
+            process.terminate()
+            console.say("steps under way end first")
+            raise
         code = process.wait()
     if code == 0:
         if dry_run and steps:

@@ -12,6 +12,8 @@ import pytest
 
 from platoon import exits
 from platoon.errors import ConfigError
+from platoon.host.console import Console
+from platoon.pipeline import prepare as workflow
 from platoon.pipeline.layout import INPUT_FILES
 from platoon.pipeline.prepare import command
 
@@ -104,3 +106,31 @@ def test_profiles(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, lis
     code, lines = prepare(make_recipe() / "recipe.yaml", "--profile", "nowhere")
     assert code == exits.CONFIG
     assert "no profile is called nowhere (known here: " in lines[-1]
+
+
+def test_a_terminated_command_waits_for_its_workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is asked to end, and ends its steps first."""
+    text = """
+import pathlib, signal, sys, time
+def end(*_):
+    time.sleep(0.3)
+    pathlib.Path("ended").touch()
+    sys.exit(1)
+signal.signal(signal.SIGTERM, end)
+print("Job 1: make it", flush=True)
+time.sleep(100)
+"""
+
+    class Terminated(Console):
+        def say(self, text: str) -> None:
+            told.append(text)
+            if text == "make it":
+                raise SystemExit(exits.TERMINATED)
+
+    told: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workflow, "command", lambda *_, **__: [sys.executable, "-c", text])
+    with pytest.raises(SystemExit) as stop:
+        workflow.prepare(Path("r.yaml"), site=None, profile="local", dry_run=False, extra=(), console=Terminated())
+    assert (stop.value.code, told) == (exits.TERMINATED, ["make it", "steps under way end first"])
+    assert Path("ended").exists()

@@ -13,16 +13,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from types import FrameType, TracebackType
-from typing import Any, Literal, TypeVar
+from types import TracebackType
+from typing import Any, TypeVar
 
 from platoon import exits
 from platoon.config.text import short_seconds
+from platoon.host.interrupts import ENDING, Interrupts
 
-ECHO_S = 2.0
 WATCHDOG_CHECK_S = 60.0
 WATCHDOG_WARNS_AT = 0.75
-ENDING = (signal.SIGINT, signal.SIGTERM)
 
 # For a person: a step that still waits for rollouts is dropped with them, one that updates is not.
 STOPS = "an update under way ends first, rollouts under way are dropped, and what is done is saved"
@@ -58,49 +57,6 @@ class StopRequest:
             for left in (task, asked):
                 left.cancel()
             await asyncio.gather(task, asked, return_exceptions=True)
-
-
-class Interrupts:
-    """INT and TERM while no event loop handles them, for the life of a context: each unwinds the block, TERM with its exit code.
-    While they are `held` they are noted only.
-
-    Code that ignores errors may swallow what is raised (the import of an extension module does): `SignalHandlers` that are
-    installed later begin with what was received. A block that a signal ended leaves both ignored: only the end of the process is
-    to come, and its exit code stands.
-    """
-
-    def __init__(self, say: Callable[[str], None], end_now: Callable[[int], None] = os._exit) -> None:
-        self._say, self._end_now = say, end_now
-        self._before: dict[signal.Signals, Any] = {}
-        self.first: signal.Signals | None = None
-        self.held = False
-        self._first_at = 0.0
-
-    def __enter__(self) -> Interrupts:
-        self._before = {number: signal.signal(number, self) for number in ENDING}
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, signal.SIG_IGN if self.first else before or signal.SIG_DFL)
-        if self.first and kind in (KeyboardInterrupt, SystemExit):
-            # Not by the handler, which may have come in the middle of a line that was being told.
-            self._say(f"{self.first.name}: stopping")
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        turn = self.received(signal.Signals(number))
-        if turn == "first" and not self.held:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(exits.TERMINATED)
-        if turn == "later":
-            self._end_now(exits.FAILED)
-
-    def received(self, number: signal.Signals) -> Literal["first", "echo", "later"]:
-        """Notes a signal; which one it is."""
-        now = time.monotonic()
-        if self.first is None:
-            self.first, self._first_at = number, now
-            return "first"
-        return "later" if now - self._first_at > ECHO_S else "echo"
 
 
 class SignalHandlers:

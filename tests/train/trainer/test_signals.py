@@ -11,9 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from platoon import exits
-from platoon.train.trainer import signals
+from platoon.host import interrupts
+from platoon.host.interrupts import Interrupts
 from platoon.train.trainer.budget import TimeBudget
-from platoon.train.trainer.signals import EXIT_CODES, Interrupts, SignalHandlers, StopRequest, Watchdog, run_loop
+from platoon.train.trainer.signals import EXIT_CODES, SignalHandlers, StopRequest, Watchdog, run_loop
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +50,7 @@ def test_an_echo_of_a_scheduler_changes_nothing() -> None:
 
 
 def test_a_later_signal_ends_at_once_and_an_early_warning_never_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "ECHO_S", -1.0)
+    monkeypatch.setattr(interrupts, "ECHO_S", -1.0)
     assert after([signal.SIGTERM, signal.SIGTERM])[1] == [exits.FAILED]
     assert after([signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM])[1] == []
 
@@ -93,10 +94,28 @@ def test_without_a_loop_a_signal_unwinds_and_is_told(number: signal.Signals, cod
     assert interrupted([number]) == (code, [f"{number.name}: stopping"], [], False)
 
 
+def test_a_signal_in_a_block_of_a_block_is_told_once_and_ends_both() -> None:
+    told: list[str] = []
+    before = [signal.getsignal(number) for number in interrupts.ENDING]
+    try:
+        with pytest.raises(SystemExit) as ended, Interrupts(told.append):
+            with Interrupts(told.append):
+                pass
+            with Interrupts(told.append):
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1)
+        # Until the process is gone its code stands.
+        assert [signal.getsignal(number) for number in interrupts.ENDING] == [signal.SIG_IGN, signal.SIG_IGN]
+    finally:
+        for number, handler in zip(interrupts.ENDING, before, strict=True):
+            signal.signal(number, handler)
+    assert (ended.value.code, told) == (exits.TERMINATED, ["SIGTERM: stopping"])
+
+
 def test_a_swallowed_signal_stops_the_loop_that_begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
     assert interrupted([signal.SIGINT, signal.SIGINT], swallow=True) == (None, ["SIGINT: stopping"], [], True)
     assert interrupted([], swallow=True) == (None, [], [], False)
-    monkeypatch.setattr(signals, "ECHO_S", -1.0)
+    monkeypatch.setattr(interrupts, "ECHO_S", -1.0)
     assert interrupted([signal.SIGTERM, signal.SIGTERM], swallow=True)[2] == [exits.FAILED]
 
 
