@@ -118,6 +118,12 @@ class ListedTask:
             self.problems.append(problem)
 
 
+def no_single_task(reference: str) -> Problem:
+    """Of an index that names the root of its tree as a task, and the root holds no task file."""
+    rule = f"a task's path names the root, which holds no {TASK_FILE}"
+    return Problem(rule, file=reference, advice="name the task's own directory")
+
+
 def _status(path: str) -> tuple[int, int]:
     """Mode and size of what is at a path, links not followed; zeros where nothing is."""
     try:

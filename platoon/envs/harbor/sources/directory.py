@@ -16,6 +16,7 @@ from typing import Any
 
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
+from platoon.envs.harbor.content import no_single_task
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, fault, list_tree, read_index
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.errors import ConfigError, Problem
@@ -93,7 +94,8 @@ class DirectoryDataset:
         return read_index(self.tree, path)
 
     def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
-        return {}
+        is_task = is_file(self.tree.root / TASK_FILE)
+        return {task.id: [no_single_task(self.tree.reference)] for task in tasks if task.path == "." and not is_task}
 
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
         for task in tasks:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.config.text import printable
-from platoon.envs.harbor.content import ListedTask
+from platoon.envs.harbor.content import ListedTask, no_single_task
 from platoon.envs.harbor.sources.git_command import GitError
 from platoon.envs.harbor.sources.git_listing import DIRECTORY, PROGRAM, SUBMODULE, TreeEntry
 from platoon.envs.harbor.sources.git_store import Checkout, GitStore, open_store
@@ -84,16 +84,23 @@ class CommitTasks:
     def judge(self) -> dict[str, list[Problem]]:
         """What the trees tell against tasks, by id: one that is not there, and what git or a listing could not keep."""
         listed = {path: ListedTask(self._shown(task)) for task, path in self.wanted}
+        with_file: set[str] = set()
 
         def visit(entry: TreeEntry) -> None:
             for owner in _owners(entry.path):
                 if owner in listed:
-                    _add(listed[owner], entry, entry.path[len(owner) + 1 :] if owner else entry.path)
+                    path = entry.path[len(owner) + 1 :] if owner else entry.path
+                    _add(listed[owner], entry, path)
+                    if path == TASK_FILE:
+                        with_file.add(owner)
 
         self.store.entries(self.commit, listed, visit)
-        for path, task in listed.items():
-            if not task.is_there:
-                task.problems.append(Problem(f"the commit has no task directory {printable(path)}", file=self.reference))
+        for path, found in listed.items():
+            if not found.is_there:
+                found.problems.append(Problem(f"the commit has no task directory {printable(path)}", file=self.reference))
+        for task, path in self.wanted:
+            if task.path == "." and path not in with_file:
+                listed[path].problems.append(no_single_task(self.reference))
         return {task.id: listed[path].problems for task, path in self.wanted if listed[path].problems}
 
     def check_out(self) -> Iterator[Materialised]:

@@ -12,6 +12,7 @@ from typing import Any
 from platoon.artifacts.digests import PREFIX, is_digest, package_digest
 from platoon.config.text import counted, printable
 from platoon.envs.harbor.sources.harbor_cli import PIN, HarborCli, HarborCliError
+from platoon.envs.harbor.sources.listing import check_id
 from platoon.envs.harbor.sources.places import make_directory, staging
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, ReferenceSource, SourceTask
 from platoon.envs.harbor.sources.reference import HubReference, is_package
@@ -151,7 +152,7 @@ class HubSource(ReferenceSource[HubReference]):
         # The name becomes an argument and a path.
         if not is_package(name):
             raise HarborCliError(f"{self.reference}: the Harbor CLI lists a task called {printable(name)[:80]}")
-        return SourceTask(name, name, digest=digest)
+        return SourceTask(check_id(self.reference, name), name, digest=digest)
 
     def _digest(self, text: Any, what: str) -> str:
         digest = f"{PREFIX}{str(text).removeprefix(PREFIX)}"

@@ -20,7 +20,7 @@ from typing import Any
 from platoon._native import is_ignored
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
-from platoon.envs.harbor.content import ListedTask
+from platoon.envs.harbor.content import TASK_FILE, ListedTask, no_single_task
 from platoon.envs.harbor.format import DEFAULT_IGNORES, HASHED_DIRECTORIES, HASHED_FILES
 from platoon.envs.harbor.sources.git import from_root
 from platoon.envs.harbor.sources.hugging_face_client import RemoteFile, retrying
@@ -157,6 +157,8 @@ class HuggingFaceDataset:
         if not files:
             root = from_root(self.tree.path, task.path)
             return [Problem(f"the repository has no task directory {printable(root)}", file=self._shown(task))]
+        if task.path == "." and not any(file.path == TASK_FILE for file in files):
+            return [no_single_task(self._shown(task))]
         listed = ListedTask(self._shown(task))
         for file in files:
             if file.path == IGNORE_FILE and file.size_bytes > IGNORE_LIMIT_BYTES:

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from platoon.artifacts.reading import parse_json, parse_toml
-from platoon.config.text import printable
+from platoon.config.text import printable, short_path
 from platoon.envs.harbor.content import is_plain_name
 from platoon.envs.harbor.format import TOML_LIMIT_BYTES
 from platoon.envs.harbor.sources.protocol import SourceTask
@@ -22,6 +22,9 @@ from platoon.errors import ConfigError, Problem
 
 INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 TASK_LIMIT = 200_000
+# Of an id, or a path of a task; a part of it may be a directory's name.
+NAME_LIMIT_BYTES = 1024
+PART_LIMIT_BYTES = 255
 # Mappings and lists of one index file: an empty one takes twenty times its text in memory.
 HOLDER_LIMIT = 10 * TASK_LIMIT
 TASK_FILE = "task.toml"
@@ -113,20 +116,33 @@ def dataset_tasks(reference: str, key: str, dataset: Any) -> list[Mapping[str, A
 
 
 def check_id(reference: str, name: str) -> str:
-    """Raises ConfigError for a task id that would not survive a listing."""
-    if not name or not is_plain_name(name):
-        raise ConfigError(Problem("a task's id is UTF-8 on one line", key=printable(name), file=reference, advice="rename it"))
+    """Raises ConfigError for a task id that is no name, whatever source it is of."""
+    if (fault := _name_fault(name)) is None and any(part in ("", ".", "..") for part in name.split("/")):
+        fault = "is a relative path without empty, `.` and `..` parts"
+    if fault is not None:
+        raise ConfigError(Problem(f"a task's id {fault}", key=short_path(name), file=reference, advice="rename it"))
     return name
 
 
 def check_path(reference: str, path: str) -> str:
-    """The path without `.` and doubled slashes. Raises ConfigError for one that leaves the dataset or breaks a listing."""
-    if not path or not is_plain_name(path):
-        raise ConfigError(Problem("a task's path is UTF-8 on one line", key=printable(path), file=reference, advice="rename it"))
+    """The path without `.` and doubled slashes. Raises ConfigError for one that is no name, or leaves the dataset."""
+    if (fault := _name_fault(path)) is not None:
+        raise ConfigError(Problem(f"a task's path {fault}", key=short_path(path), file=reference, advice="rename it"))
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference))
     return str(pure)
+
+
+def _name_fault(name: str) -> str | None:
+    """Why an id or a path could stand in no listing, or in no file system; None when it could."""
+    if not is_plain_name(name):
+        return "is UTF-8 on one line"
+    if not name:
+        return "is not empty"
+    if len(name.encode()) > NAME_LIMIT_BYTES or max(len(part.encode()) for part in name.split("/")) > PART_LIMIT_BYTES:
+        return f"has at most {NAME_LIMIT_BYTES} bytes, and {PART_LIMIT_BYTES} between slashes"
+    return None
 
 
 def fault(tree: Tree, rule: str, key: str = "", advice: str = "") -> ConfigError:

@@ -93,16 +93,20 @@ class RegistryDataset:
         )
 
     def judge(self, tasks: Sequence[SourceTask]) -> Mapping[str, Sequence[Problem]]:
-        return {name: problems for group in self._groups(tasks) for name, problems in group.judge().items()}
+        told = {name: problems for group in self._groups(tasks) for name, problems in group.judge().items()}
+        return told if self.beside is None else {**self.beside.judge(self._beside(tasks)), **told}
 
     def materialise(self, tasks: Sequence[SourceTask]) -> Iterator[Materialised]:
-        registered = {task.id: task for task in self.registered.tasks}
-        for task in tasks:
-            if registered[task.id].repo is None:
-                assert self.beside is not None
-                yield Materialised(task, self.beside.directory(task))
+        for task in self._beside(tasks):
+            assert self.beside is not None
+            yield Materialised(task, self.beside.directory(task))
         for group in self._groups(tasks):
             yield from group.check_out()
+
+    def _beside(self, tasks: Sequence[SourceTask]) -> list[SourceTask]:
+        """Tasks that lie beside the registry file."""
+        here = {task.id for task in self.registered.tasks if task.repo is None}
+        return [task for task in tasks if task.id in here]
 
     def _groups(self, tasks: Sequence[SourceTask]) -> list[CommitTasks]:
         """Tasks of repositories by repository and commit."""

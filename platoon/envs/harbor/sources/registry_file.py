@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
@@ -119,20 +119,25 @@ def _task(task: Mapping[str, Any], key: str, registry: str) -> RegisteredTask:
     name = check_id(registry, task["name"])
     repo, ref = task.get("git_url"), task.get("git_commit_id")
     where = f"{key}.{printable(name)}"
+    path = check_path(registry, task["path"])
     if not isinstance(repo, str | None) or not isinstance(ref, str | None):
         raise ConfigError(Problem("git_url and git_commit_id are texts", key=where, file=registry))
+    if not repo:
+        # Beside the registry file; whether that is a file is for the source to say.
+        return RegisteredTask(name, path, None, None)
     try:
-        if not repo:
-            # Beside the registry file; whether that is a file is for the source to say.
-            return RegisteredTask(name, check_path(registry, task["path"]), None, None)
+        path = check_inner_path(path)
+    except ValueError as error:
+        raise ConfigError(Problem(str(error), key=f"{where}.path", file=registry)) from None
+    try:
         check_address(repo, GIT_SCHEMES)
         if ref is not None and ref.upper() != "HEAD":
             check_git_ref(ref)
         else:
             ref = None
-        return RegisteredTask(name, check_inner_path(str(PurePosixPath(task["path"]))), repo, ref)
     except ValueError as error:
         raise ConfigError(Problem(str(error), key=f"{where}.git_url", file=registry)) from None
+    return RegisteredTask(name, path, repo, ref)
 
 
 class _Transient(Exception):

@@ -208,6 +208,26 @@ def test_tasks_beside_the_registry_file(fetching: Fetching) -> None:
         fetching(options)
 
 
+@pytest.mark.parametrize("kind", ["beside", "repository", "directory", "git"])
+def test_a_root_that_is_named_as_a_task_is_one(make_repository: MakeRepository, fetching: Fetching, kind: str) -> None:
+    repository = make_repository()
+    for place, repo in ((fetching.base, None), (repository.path, repository)):
+        Repository(place).task("." if repo is None else "", {"task.toml": None})
+        write(place / "registry.json", {"name": "a", "path": "."})
+    commit = repository.commit()
+    options = {"dataset": "harbor://bench@1.0", "registry": "registry.json"}
+    if kind == "repository":
+        write(fetching.base / "registry.json", registered("a", ".", repository, commit))
+    elif kind != "beside":
+        options = {"dataset": str(fetching.base) if kind == "directory" else f"git+{repository.url}@{commit}"}
+    with pytest.raises(ConfigError, match=r"a task's path names the root, which holds no task.toml \(name the task's"):
+        fetching(options)
+    if kind == "repository":
+        repository.task("")
+        write(fetching.base / "registry.json", registered("a", ".", repository, repository.commit()))
+        assert fetching(options).lock.runnable == ("a",)
+
+
 def test_versions() -> None:
     assert newest(["1.9", "1.10", "x"]) == "1.10"
     assert newest(["b", "a"]) == "b"
@@ -218,6 +238,13 @@ def test_versions() -> None:
     assert find_dataset(value[0], RegistryReference("n", "1.0"), "r").version == "1.0"
 
 
+NAMES = {
+    "": "a task's id is not empty",
+    **dict.fromkeys(("../../x", "/a", "a//b", "a/", ".", "a/../b"), "a task's id is a relative path without empty, `.` and `..`"),
+    **dict.fromkeys(("y" * 5000, "y" * 256, "\u00e4" * 128, "ab/" * 400 + "c"), "a task's id has at most 1024 bytes, and 255"),
+}
+
+
 @pytest.mark.parametrize(
     ("task", "words"),
     [
@@ -225,8 +252,12 @@ def test_versions() -> None:
         ({"name": "a\nb", "path": "a"}, "a task's id is UTF-8 on one line"),
         ({"name": "a", "path": "../a"}, "must stay inside the dataset"),
         ({"name": "a", "path": "/a"}, "must stay inside the dataset"),
-        ({"name": "a", "path": "../a", "git_url": "https://h/r"}, "has no '..'"),
-        ({"name": "a", "path": "/etc", "git_url": "https://h/r"}, "is relative"),
+        ({"name": "a", "path": "../a", "git_url": "https://h/r"}, "must stay inside the dataset"),
+        ({"name": "a", "path": "/etc", "git_url": "https://h/r"}, "must stay inside the dataset"),
+        ({"name": "a", "path": ".git/a", "git_url": "https://h/r"}, "bench@1.0.a.path: a path in a repository has no '..'"),
+        *(({"name": "a", "path": "", "git_url": url}, "a task's path is not empty") for url in (None, "https://h/r")),
+        *(({"name": name, "path": "a", "git_url": url}, words) for name, words in NAMES.items() for url in (None, "https://h/r")),
+        ({"name": "a", "path": "y" * 256, "git_url": "https://h/r"}, "a task's path has at most 1024 bytes"),
         ({"name": "a", "path": "a", "git_url": "https://u:s3cr3t@h/r"}, "must hold no user or password"),
         ({"name": "a", "path": "a", "git_url": "ext::sh -c x"}, "without blanks"),
         ({"name": "a", "path": "a", "git_url": "--upload-pack=x"}, "must be a URL of https"),
