@@ -91,7 +91,13 @@ def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, ca
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "good"}] * 2}]}, "two tasks are called x"),
         ({"task-index.json": {"x": {"task_path": "../secrets"}}}, "data: ../secrets: must stay inside the dataset"),
         ({"task-index.json": {"..": {}}}, "data: ..: a task's id is a relative path"),
-        ({"task-index.json": ["x"]}, "must map task ids to their fields"),
+        ({"task-index.json": ["x"]}, 'data/task-index.json: must map task ids to their fields, got ["x"]'),
+        ({"task-index.json": {"x": 1, "y": {}}}, 'data/task-index.json: must map task ids to their fields, got {"x": 1}'),
+        ({"registry.json": 5}, "data/registry.json: must list datasets with their tasks, got 5"),
+        (
+            {"registry.json": [{"tasks": [{"name": "x"}]}]},
+            "data/registry.json: 0.tasks.0: a task has a name and a path, both texts, got",
+        ),
     ],
 )
 def test_u41_paths_of_index_files(data: Path, tmp_path: Path, cache: HarborCache, files: dict[str, Any], words: str) -> None:

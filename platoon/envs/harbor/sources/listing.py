@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from platoon.artifacts.reading import parse_json, parse_toml
-from platoon.config.text import printable, short_path
+from platoon.config.text import printable, short_path, show
 from platoon.envs.harbor.content import is_plain_name
 from platoon.envs.harbor.format import TOML_LIMIT_BYTES
 from platoon.envs.harbor.sources.protocol import SourceTask
@@ -81,36 +81,37 @@ def list_tree(tree: Tree) -> Listed:
 def read_index(tree: Tree, path: str) -> Any:
     """The value of an index file that an entry names. Raises ConfigError."""
     data = tree.read(check_path(tree.reference, path))
+    file = f"{tree.reference}/{path}"
     if data is None:
-        raise ConfigError(Problem("cannot be read: no such file", file=f"{tree.reference}/{path}"))
-    return parse_index(tree.reference, path, data)
+        raise ConfigError(Problem("cannot be read: no such file", file=file))
+    return parse_index(file, data, by_rows=path.endswith(".jsonl"))
 
 
-def parse_index(reference: str, path: str, data: bytes) -> Any:
-    """JSON, or for `.jsonl` its rows. Raises ConfigError."""
+def parse_index(file: str, data: bytes, *, by_rows: bool = False) -> Any:
+    """The value of JSON, or those of its lines. file: as messages call it. Raises ConfigError."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=f"{reference}/{path}")) from None
+        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start})", file=file)) from None
     if text.count("{") + text.count("[") > HOLDER_LIMIT:
-        raise ConfigError(Problem(f"holds more than {HOLDER_LIMIT} mappings and lists", file=f"{reference}/{path}"))
-    if path.endswith(".jsonl"):
-        rows = ((line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
-        return [_parse(reference, line, place) for line, place in rows]
-    return _parse(reference, text, path)
+        raise ConfigError(Problem(f"holds more than {HOLDER_LIMIT} mappings and lists", file=file))
+    if by_rows:
+        return [_parse(file, line, f"line {number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return _parse(file, text)
 
 
-def dataset_tasks(reference: str, key: str, dataset: Any) -> list[Mapping[str, Any]]:
+def dataset_tasks(file: str, key: str, dataset: Any) -> list[Mapping[str, Any]]:
     """The `tasks` of one dataset of a registry file, each with a name and a path. Raises ConfigError."""
-    tasks = dataset.get("tasks") if isinstance(dataset, dict) else None
-    if not isinstance(tasks, list):
-        raise ConfigError(Problem("must list datasets with their tasks", key=key, file=reference))
+    tasks = dataset.get("tasks") if isinstance(dataset, dict) else dataset
+    if not isinstance(tasks, list) or not isinstance(dataset, dict):
+        raise ConfigError(Problem(f"must list datasets with their tasks, got {show(tasks)}", key=key, file=file))
     names: set[str] = set()
-    for task in tasks:
+    for number, task in enumerate(tasks):
         if not isinstance(task, dict) or not isinstance(task.get("name"), str) or not isinstance(task.get("path"), str):
-            raise ConfigError(Problem("a task has a name and a path", key=key, file=reference))
+            where = f"{key}.tasks.{number}".lstrip(".")
+            raise ConfigError(Problem(f"a task has a name and a path, both texts, got {show(task)}", key=where, file=file))
         if task["name"] in names:
-            raise ConfigError(Problem(f"two tasks are called {printable(task['name'])}", key=key, file=reference))
+            raise ConfigError(Problem(f"two tasks are called {short_path(task['name'])}", key=key, file=file))
         names.add(task["name"])
     return tasks
 
@@ -176,17 +177,19 @@ def _from_registry(tree: Tree) -> dict[str, str] | None:
     data = tree.read("registry.json")
     if data is None:
         return None
-    value = parse_index(tree.reference, "registry.json", data)
+    file = f"{tree.reference}/registry.json"
+    value = parse_index(file, data)
     datasets = [value] if isinstance(value, dict) else value
     listed: dict[str, str] = {}
-    for dataset in datasets if isinstance(datasets, list) else [None]:
-        for task in dataset_tasks(tree.reference, "registry.json", dataset):
+    for number, dataset in enumerate(datasets) if isinstance(datasets, list) else [("", datasets)]:
+        for task in dataset_tasks(file, str(number) if isinstance(value, list) else "", dataset):
             name = task["name"]
             if task.get("git_url"):
                 advice = "name the registry file instead: dataset: harbor://name@version with registry:"
-                raise fault(tree, f"task {printable(name)} is in another repository (git_url)", "registry.json", advice)
+                rule = f"task {short_path(name)} is in another repository (git_url)"
+                raise ConfigError(Problem(rule, file=file, advice=advice))
             if name in listed:
-                raise fault(tree, f"two tasks are called {printable(name)}", key="registry.json")
+                raise ConfigError(Problem(f"two tasks are called {short_path(name)}", file=file))
             listed[name] = task["path"]
     return listed
 
@@ -195,9 +198,11 @@ def _task_index(tree: Tree) -> dict[str, dict[str, Any]]:
     data = tree.read("task-index.json")
     if data is None:
         return {}
-    value = parse_index(tree.reference, "task-index.json", data)
-    if not isinstance(value, dict) or not all(isinstance(fields, dict) for fields in value.values()):
-        raise fault(tree, "must map task ids to their fields", key="task-index.json")
+    file = f"{tree.reference}/task-index.json"
+    value = parse_index(file, data)
+    odd = value if not isinstance(value, dict) else {name: row for name, row in value.items() if not isinstance(row, dict)}
+    if odd or not isinstance(value, dict):
+        raise ConfigError(Problem(f"must map task ids to their fields, got {show(odd)}", file=file))
     return value
 
 
@@ -210,11 +215,11 @@ def _scan(tree: Tree) -> dict[str, str]:
     return found
 
 
-def _parse(reference: str, text: str, place: str) -> Any:
+def _parse(file: str, text: str, key: str = "") -> Any:
     try:
         return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_refuse_twins)
     except ValueError as error:
-        raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=place, file=reference)) from None
+        raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=key, file=file)) from None
 
 
 def _refuse_constant(name: str) -> Any:

@@ -14,7 +14,7 @@ from platoon.artifacts.canonical import canonical_digest
 from platoon.config.addresses import GIT_SCHEMES, WEB_SCHEMES, check_address
 from platoon.config.credentials import hide_credentials
 from platoon.config.files import read_bytes
-from platoon.config.text import printable
+from platoon.config.text import few, printable, show
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, check_id, check_path, dataset_tasks, parse_index
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.sources.reference import RegistryReference, check_git_ref, check_inner_path, is_commit
@@ -60,7 +60,7 @@ class RegisteredDataset:
 def read_registry(path: Path, shown_as: str) -> Any:
     """The value of a registry file. Raises ConfigError."""
     data = read_bytes(path, limit_bytes=INDEX_LIMIT_BYTES, shown_as=shown_as)
-    return parse_index(shown_as, "registry.json", data)
+    return parse_index(shown_as, data)
 
 
 def download_registry(url: str, tools: FetchTools) -> Any:
@@ -68,7 +68,7 @@ def download_registry(url: str, tools: FetchTools) -> Any:
     for attempt in range(1, ATTEMPTS + 1):
         tools.progress(url)
         try:
-            return parse_index(url, "registry.json", _get(url, tools))
+            return parse_index(url, _get(url, tools))
         except _Transient as error:
             if attempt == ATTEMPTS:
                 raise PlatoonError(f"{url}: the registry could not be read in {ATTEMPTS} tries: {error}") from error
@@ -79,8 +79,12 @@ def download_registry(url: str, tools: FetchTools) -> Any:
 def find_dataset(value: Any, wanted: RegistryReference, registry: str) -> RegisteredDataset:
     """The dataset of a name and version; without a version its `head`, else the highest. Raises ConfigError."""
     datasets = [value] if isinstance(value, dict) else value
-    if not isinstance(datasets, list) or not all(isinstance(item, dict) for item in datasets):
-        raise ConfigError(Problem("must be a list of datasets", file=registry))
+    if not isinstance(datasets, list):
+        raise ConfigError(Problem(f"must be a list of datasets, got {show(value)}", file=registry))
+    for number, dataset in enumerate(datasets):
+        if not isinstance(dataset, dict) or not isinstance(dataset.get("name"), str):
+            key = str(number) if isinstance(value, list) else ""
+            raise ConfigError(Problem(f"a dataset has a name, a text, got {show(dataset)}", key=key, file=registry))
     versions: dict[str, Mapping[str, Any]] = {}
     for dataset in datasets:
         if dataset.get("name") == wanted.name:
@@ -92,8 +96,9 @@ def find_dataset(value: Any, wanted: RegistryReference, registry: str) -> Regist
         raise ConfigError(Problem(f"has no dataset {wanted.name}", file=registry, advice=_known(datasets)))
     version = wanted.version or newest(list(versions))
     if version not in versions:
-        known = ", ".join(printable(name) for name in sorted(versions)[:20])
-        raise ConfigError(Problem(f"has no {wanted.name}@{version}", file=registry, advice=f"its versions: {known}"))
+        raise ConfigError(
+            Problem(f"has no {wanted.name}@{version}", file=registry, advice=f"its versions: {few(sorted(versions))}")
+        )
     key = f"{wanted.name}@{version}"
     tasks = tuple(_task(task, key, registry) for task in dataset_tasks(registry, key, versions[version]))
     if not tasks:
@@ -121,7 +126,8 @@ def _task(task: Mapping[str, Any], key: str, registry: str) -> RegisteredTask:
     where = f"{key}.{printable(name)}"
     path = check_path(registry, task["path"])
     if not isinstance(repo, str | None) or not isinstance(ref, str | None):
-        raise ConfigError(Problem("git_url and git_commit_id are texts", key=where, file=registry))
+        got = show({"git_url": repo, "git_commit_id": ref})
+        raise ConfigError(Problem(f"git_url and git_commit_id are texts, got {got}", key=where, file=registry))
     if not repo:
         # Beside the registry file; whether that is a file is for the source to say.
         return RegisteredTask(name, path, None, None)
@@ -187,5 +193,5 @@ def _body(response: Any, url: str) -> bytes:
 
 
 def _known(datasets: Sequence[Mapping[str, Any]]) -> str:
-    names = sorted({str(item.get("name")) for item in datasets})
-    return f"its datasets: {', '.join(printable(name) for name in names[:10])}{', …' if len(names) > 10 else ''}"
+    names = sorted({item["name"] for item in datasets})
+    return f"its datasets: {few(names)}" if names else "it has none"

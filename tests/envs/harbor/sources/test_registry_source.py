@@ -164,7 +164,7 @@ def test_harbors_own_registry_is_the_default_and_moves(fetching: Fetching) -> No
         (httpx.Response(302, headers={"location": "/again"}), "redirects more than 5 times"),
         (httpx.Response(200, content=b"{"), "is not JSON"),
         (httpx.Response(200, content=b"\xff"), "is not UTF-8"),
-        (httpx.Response(200, content=b"[1]"), "must be a list of datasets"),
+        (httpx.Response(200, content=b"[1]"), "r.json: 0: a dataset has a name, a text, got 1"),
         (httpx.Response(200, content=b"[]"), "has no dataset bench"),
         (
             httpx.Response(200, content=b'[{"name": "bench", "version": "1.0", "tasks": [{"name": "a", "path": "a"}]}]'),
@@ -272,6 +272,35 @@ def test_u41_hostile_registries(fetching: Fetching, task: dict[str, Any], words:
     assert words in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
     assert all(line.isprintable() for line in str(caught.value).splitlines())
+
+
+TWICE = b'[{"name": "bench", "version": "1.0", "tasks": [{"name": "a", "path": "a"}, {"name": "a", "path": "b"}]}]'
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"a":', "is not JSON: Expecting value: line 1 column 6 (char 5)"),
+        (b'{"name": "\xff"}', "is not UTF-8 (byte 10)"),
+        (b"[" * 2_000_001, "holds more than 2000000 mappings and lists"),
+        (b"5", "must be a list of datasets, got 5"),
+        (b'{"a": 1}', 'a dataset has a name, a text, got {"a": 1}'),
+        (b'[{"name": "bench"}, {"name": 3}]', '1: a dataset has a name, a text, got {"name": 3}'),
+        (b"[]", "has no dataset bench (it has none)"),
+        (b'{"name": "bench", "version": "1.0", "tasks": 7}', "bench@1.0: must list datasets with their tasks, got 7"),
+        (TWICE, "bench@1.0: two tasks are called a"),
+        (
+            TWICE.replace(b'"path": "b"', b'"path": 4'),
+            'bench@1.0.tasks.1: a task has a name and a path, both texts, got {"name": "a", "path": 4}',
+        ),
+    ],
+)
+def test_what_a_registry_file_says_wrong_is_told_with_file_key_and_value(fetching: Fetching, data: bytes, told: str) -> None:
+    (fetching.base / "sub").mkdir()
+    (fetching.base / "sub/reg.json").write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        fetching({"dataset": "harbor://bench@1.0", "registry": "sub/reg.json"})
+    assert str(caught.value) == f"sub/reg.json: {told}"
 
 
 @pytest.mark.parametrize(
