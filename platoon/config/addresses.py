@@ -44,6 +44,8 @@ def check_address(text: str, schemes: tuple[str, ...]) -> None:
         raise ValueError("is no URL") from None
     if parts.scheme.lower() not in schemes:
         raise ValueError(f"must be a URL of {', '.join(schemes)}")
+    if not _SCHEME.match(text):
+        raise ValueError(f"is written {parts.scheme}://{'/<path>' if parts.scheme == 'file' else '<host>/<path>'}")
     if (why := _credential(parts)) is not None:
         raise ValueError(why)
     if not parts.hostname and parts.scheme != "file":

@@ -22,6 +22,11 @@ from platoon.host.waiting import finish
 OUTPUT_LIMIT_BYTES = 8 * 1024 * 1024
 PIPE_GRACE_S = 1.0
 TICK_S = 1.0
+MEANINGS = {
+    "SIGXFSZ": "a file would be larger than `ulimit -f` allows: raise that",
+    "SIGXCPU": "it took more time than `ulimit -t` allows: raise that",
+    "SIGKILL": "somebody ended it, or memory ran out",
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,11 @@ class CommandResult:
     dropped_bytes: int = 0
     stdout_dropped_bytes: int = 0
 
+    @property
+    def ending(self) -> str:
+        """How a program ended that said nothing: `exit code 1`, or `SIGKILL` with what that mostly means."""
+        return f"exit code {self.exit_code}" if self.exit_code >= 0 else signal_told(-self.exit_code)
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -51,6 +61,15 @@ class Whole:
         self.data.extend(piece)
         if len(self.data) > self.limit_bytes:
             raise self.fault
+
+
+def signal_told(number: int) -> str:
+    """A signal that ended a program, by its name and with what that mostly means."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"{name} ({MEANINGS[name]})" if name in MEANINGS else name
 
 
 async def run_command(

@@ -115,7 +115,7 @@ def harbor_problems(loaded: LoadedConfig) -> Iterator[Problem]:
 def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
     """Data that is named and not there, or not of its kind; found before anything is fetched, to be reported with all else."""
     for keys, text in written_paths(loaded.values):
-        if is_address(text) or "\0" in text or not text or (keys[-1] == "dataset" and not _is_directory(text)):
+        if is_address(text) or "\0" in text or not text or not _may_be_path(keys, text):
             continue
         place, written = named_path(text, loaded.directory_of(*keys)), is_written(keys, loaded.values)
         fault = path_fault(place, wanted_at(keys), missing=written)
@@ -130,14 +130,16 @@ def relative_paths(values: dict[str, Any], loaded: LoadedConfig) -> None:
     """Rewrites the paths of data in plain values to be relative to the folder of the file that was loaded."""
     base = loaded.path.parent
     for keys, text in list(written_paths(values)):
-        if not is_address(text) and not text.startswith("~") and "\0" not in text:
+        if not is_address(text) and not text.startswith("~") and "\0" not in text and _may_be_path(keys, text):
             _set(values, keys, relative_path(loaded.directory_of(*_origin_keys(loaded, keys)) / text, base))
 
 
-def _is_directory(dataset: str) -> bool:
-    """Whether a dataset is named by its path; what is no reference at all is told as that."""
+def _may_be_path(keys: tuple[str, ...], text: str) -> bool:
+    """Whether what a key names is a path: a dataset may be a reference, and what is none at all is told as that."""
+    if keys[-1] != "dataset":
+        return True
     try:
-        return isinstance(parse_reference(dataset), DirectoryReference)
+        return isinstance(parse_reference(text), DirectoryReference)
     except ValueError:
         return False
 

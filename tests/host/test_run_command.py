@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from platoon.host.processes import start_ticks
-from platoon.host.run_command import Whole, run_command
+from platoon.host.run_command import CommandResult, Whole, run_command
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.process
@@ -107,3 +107,16 @@ def test_a_start_that_is_cancelled_ends_what_the_program_started_too(tmp_path: P
 def test_program_that_is_not_there():
     with pytest.raises(FileNotFoundError):
         run("no-such-program-at-all")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "told"),
+    [
+        (3, "exit code 3"),
+        (-15, "SIGTERM"),
+        (-25, "SIGXFSZ (a file would be larger than `ulimit -f` allows: raise that)"),
+        (-250, "signal 250"),
+    ],
+)
+def test_how_a_program_ended(exit_code: int, told: str) -> None:
+    assert CommandResult(exit_code, b"", b"").ending == told

@@ -137,7 +137,7 @@ def run_adapter(source: AdapterSource, checkout: Path, output: Path, environment
         rule = f"the program cannot be run: {printable(options.command[0])}: {error.strerror}"
         raise source.fault(rule, "command") from None
     if result.exit_code or result.timed_out:
-        why = "took too long" if result.timed_out else f"ended with exit code {result.exit_code}"
+        why = "took too long" if result.timed_out else f"ended with {result.ending}"
         raise PlatoonError(f"{source.reference}: {printable(shown)} {why}\n{_said(result, environment, options)}")
     if not _written(output):
         raise source.fault("wrote no task", "", f"it must write to {OUTPUT}")

@@ -15,7 +15,7 @@ from platoon.config.addresses import GIT_SCHEMES
 from platoon.config.credentials import hide_credentials
 from platoon.config.text import printable
 from platoon.errors import ConfigError, PlatoonError, Problem
-from platoon.host.run_command import Whole, run_blocking
+from platoon.host.run_command import Whole, run_blocking, signal_told
 
 CONFIG_VARIABLE = "PLATOON_GIT_CONFIG"
 TIMEOUT_S = 3600.0
@@ -52,8 +52,11 @@ _ABSENT = re.compile(
 )
 _NOISE = re.compile(
     r"^(?:warning: |hint: |remote: (?:Enumerating|Counting|Compressing|Total)|From |From: "
-    r"|Errors logged to |Use `git lfs logs|error: external filter )"
+    r"|Errors logged to |Use `git lfs logs|error: external filter "
+    # What git says after ssh's own reason.
+    r"|Please make sure you have the correct access rights|and the repository exists\.$)"
 )
+_DIED = re.compile(r"died of signal (\d+)")
 
 
 class GitError(PlatoonError):
@@ -118,7 +121,7 @@ class Git:
         if result.timed_out:
             raise GitError(f"{self.url}: {what}", f"no end after {timeout_s:.0f} s\n{stderr}")
         if result.exit_code:
-            raise GitError(f"{self.url}: {what}", stderr or f"exit code {result.exit_code}")
+            raise GitError(f"{self.url}: {what}", stderr or result.ending)
 
     def at(self, work_tree: Path, index: Path) -> Git:
         """The same repository with a work tree and an index of their own."""
@@ -151,4 +154,5 @@ def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _last_lines(stderr: str) -> str:
     lines = [printable(line.strip()) for line in stderr.splitlines() if line.strip() and not _NOISE.match(line.strip())]
-    return " / ".join(lines[-3:])[-SHOWN_CHARACTERS:] or "it said nothing"
+    said = " / ".join(lines[-3:])[-SHOWN_CHARACTERS:] or "it said nothing"
+    return _DIED.sub(lambda found: f"died of {signal_told(int(found[1]))}", said)

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from platoon.config.credentials import hide_credentials
+from platoon.config.model import did_you_mean
 from platoon.config.text import printable
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.git_command import Git, GitError
@@ -92,10 +93,20 @@ class GitStore:
         # A tag object is followed to its commit.
         commits = {found.get(f"{name}^{{}}", found.get(name)) for name in wanted} - {None}
         if not commits:
-            raise self._fault(f"no branch or tag is called {printable(ref or 'HEAD')}")
+            raise self._unknown(ref)
         if len(commits) > 1:
             raise self._fault(f"{printable(str(ref))} is a branch and a tag", f"write @refs/heads/{ref} or @refs/tags/{ref}")
         return str(commits.pop())
+
+    def _unknown(self, ref: str | None) -> ConfigError:
+        """Why nothing is called `ref`, or why there is no default branch."""
+        lines = self.git.run("ls-remote", "--refs", "origin", what="its branches could not be read").decode().splitlines()
+        if not lines:
+            return self._fault("the repository is empty: it has no commit", "push one, or name another repository")
+        if ref is None:
+            return self._fault("names no default branch", "name a branch, tag or commit: git+<url>@<ref>")
+        names = {line.partition("\t")[2].removeprefix("refs/heads/").removeprefix("refs/tags/") for line in lines}
+        return self._fault(f"no branch or tag is called {printable(ref)}", did_you_mean(ref, names))
 
     def fetch(self, commit: str) -> None:
         """Makes the store hold a commit and its trees. Raises ConfigError for no such commit and for too large a one, GitError."""

@@ -13,6 +13,7 @@ import pytest
 from platoon.artifacts.digests import content_hash
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources import git as git_source
+from platoon.envs.harbor.sources.git_command import GitError
 from platoon.envs.harbor.sources.git_store import sparse_pattern
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError
 from tests.envs.harbor.fakes.repositories import Repository
@@ -132,10 +133,33 @@ def test_names_that_are_a_branch_and_a_tag(make_repository: MakeRepository, fetc
     assert len(fetching({"dataset": f"git+{repository.url}@refs/tags/both"}, update=True).lock.tasks) == 2
 
 
+@pytest.mark.parametrize("ref", ["", "@main"])
+def test_an_empty_repository_is_told_as_that(make_repository: MakeRepository, fetching: Fetching, ref: str) -> None:
+    with pytest.raises(ConfigError, match="the repository is empty: it has no commit"):
+        fetching({"dataset": f"git+{make_repository().url}{ref}"}, update=True)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told"),
+    [
+        (
+            "ssh: connect to host h port 1: Connection refused\nfatal: Could not read from remote repository.\n\n"
+            "Please make sure you have the correct access rights\nand the repository exists.\n",
+            "ssh: connect to host h port 1: Connection refused / fatal: Could not read from remote repository.",
+        ),
+        ("fatal: index-pack died of signal 25\n", "died of SIGXFSZ (a file would be larger than `ulimit -f` allows: raise that)"),
+        ("", "it said nothing"),
+    ],
+)
+def test_the_reason_of_git_is_kept(stderr: str, told: str) -> None:
+    assert str(GitError("url: what", stderr)).endswith(told)
+
+
 @pytest.mark.parametrize(
     ("suffix", "words"),
     [
         ("@nothing", "no branch or tag is called nothing"),
+        ("@mian", r"no branch or tag is called mian \(did you mean main\?\)"),
         ("@" + "0" * 39 + "1", "has no commit 0{39}1, or it is not open to you"),
         ("@main#nowhere", "has no directory nowhere"),
         ("@main#one/task.toml", "has no directory one/task.toml"),

@@ -84,6 +84,8 @@ def test_references(text: str, parsed: Any, pinned: bool | None) -> None:
         ("git+https://host/r#a/../../b", "has no '..'"),
         ("git+https://host/r#a/.git/b", "no '.git'"),
         ("git+ext::sh -c x", "without blanks"),
+        ("git+file:r.git", "is written file:///<path>"),
+        ("git+https:host/r", "is written https://<host>/<path>"),
         ("git+ext::sh", "must be a URL of https"),
         ("git+ftp://host/r", "must be a URL of https"),
         ("git+http://host/r", "must be a URL of https, ssh, git, file"),
