@@ -17,6 +17,7 @@ from platoon.artifacts.reading import parse_json
 from platoon.config.credentials import hide_credentials
 from platoon.config.text import printable
 from platoon.envs.harbor.sources.protocol import FetchTools
+from platoon.envs.harbor.sources.transport import told_wait
 from platoon.errors import ConfigError, PlatoonError, Problem
 from platoon.host.run_command import CommandResult, Whole, run_blocking, run_command
 
@@ -91,7 +92,9 @@ class HarborCli:
                 raise self._missing(error) from None
             if result.exit_code == 0 or attempt == ATTEMPTS:
                 break
-            await asyncio.sleep(RETRY_S * 2 ** (attempt - 1) * (0.5 + self.tools.jitter()))
+            pause_s = RETRY_S * 2 ** (attempt - 1) * (0.5 + self.tools.jitter())
+            self.tools.say(told_wait(package, _why(result), pause_s))
+            await asyncio.sleep(pause_s)
         self._check(result, f"{package} could not be downloaded in {ATTEMPTS} tries")
 
     async def download_all(self, packages: Sequence[str], directory: Path) -> None:
@@ -117,10 +120,15 @@ class HarborCli:
     def _check(self, result: CommandResult, what: str) -> None:
         if result.exit_code == 0 and not result.timed_out:
             return
-        stderr = hide_credentials((result.stderr or result.stdout).decode("utf-8", "replace"))
-        lines = [printable(line.strip()) for line in stderr.splitlines() if line.strip()]
-        said = " / ".join(lines[-3:])[-SHOWN_CHARACTERS:] or f"exit code {result.exit_code}"
-        raise HarborCliError(f"{what}: {'it took too long: ' if result.timed_out else ''}{said}")
+        raise HarborCliError(f"{what}: {_why(result)}")
+
+
+def _why(result: CommandResult) -> str:
+    """Why a command that failed did, as far as it said."""
+    stderr = hide_credentials((result.stderr or result.stdout).decode("utf-8", "replace"))
+    lines = [printable(line.strip()) for line in stderr.splitlines() if line.strip()]
+    said = " / ".join(lines[-3:])[-SHOWN_CHARACTERS:] or result.ending
+    return f"{'it took too long: ' if result.timed_out else ''}{said}"
 
 
 def _one_object(data: bytes, package: str) -> Mapping[str, Any]:

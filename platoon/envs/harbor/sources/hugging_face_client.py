@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from platoon.config.credentials import hide_credentials
 from platoon.config.text import printable
-from platoon.envs.harbor.sources.transport import is_broken_way, is_busy
+from platoon.envs.harbor.sources.transport import is_broken_way, is_busy, told_wait
 from platoon.errors import ConfigError, PlatoonError, Problem
 
 T = TypeVar("T")
@@ -117,8 +117,9 @@ def retrying(
                 raise PlatoonError(f"{shown_as}: not to be had in {ATTEMPTS} tries: {reason}") from error
             asked_s = _asked_wait_s(failure)
             pause_s = asked_s if asked_s is not None else wait_s * (0.5 + jitter())
-            say(f"{shown_as}: {reason}; trying again in {pause_s:.0f} s")
-            sleep(min(pause_s, LONGEST_WAIT_S))
+            pause_s = min(pause_s, LONGEST_WAIT_S)
+            say(told_wait(shown_as, reason, pause_s))
+            sleep(pause_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
     raise AssertionError("the last try raises or returns")
 

@@ -18,7 +18,7 @@ from platoon.config.text import few, printable, show
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, check_id, check_path, dataset_tasks, parse_index
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.sources.reference import RegistryReference, check_git_ref, check_inner_path, is_commit
-from platoon.envs.harbor.sources.transport import is_broken_way, is_busy
+from platoon.envs.harbor.sources.transport import is_broken_way, is_busy, told_wait
 from platoon.errors import ConfigError, PlatoonError, Problem
 
 # Harbor's own: the constant DEFAULT_REGISTRY_URL of its release 0.24.
@@ -72,7 +72,9 @@ def download_registry(url: str, tools: FetchTools) -> Any:
         except _Transient as error:
             if attempt == ATTEMPTS:
                 raise PlatoonError(f"{url}: the registry could not be read in {ATTEMPTS} tries: {error}") from error
-            tools.sleep(RETRY_S * 2 ** (attempt - 1) * (0.5 + tools.jitter()))
+            pause_s = RETRY_S * 2 ** (attempt - 1) * (0.5 + tools.jitter())
+            tools.say(told_wait(url, str(error), pause_s))
+            tools.sleep(pause_s)
     raise AssertionError("the last try raises or returns")
 
 

@@ -1,9 +1,16 @@
-"""Which failures are the network's: another try may mend those, and no other."""
+"""Which failures are the network's: another try may mend those, and no other; how a wait for them is told."""
 
 from __future__ import annotations
 
+from platoon.config.text import short_seconds
+
 # Of a library that `huggingface_hub` used before its release 1; it may not be there.
 _REQUESTS = ("requests.exceptions.ConnectionError", "requests.exceptions.Timeout", "requests.exceptions.ChunkedEncodingError")
+
+
+def told_wait(what: str, why: str, pause_s: float) -> str:
+    """The line of a wait before another try, without which it would look like a hang."""
+    return f"{what}: {why}; trying again in {short_seconds(pause_s)}"
 
 
 def is_busy(status: int) -> bool:

@@ -153,6 +153,9 @@ def test_an_interrupted_fetch_goes_on(hub: FakeHub, tasks: Repository, fetching:
     options = {"dataset": f"harbor://org/bench@{digests['org/bench']}"}
     with pytest.raises(PlatoonError, match=r"could not be downloaded in 3 tries: .*Error: cannot download"):
         fetching(options)
+    # Each wait before another try is told.
+    waits = [line for line in fetching.said if line.endswith("; trying again in 0 s")]
+    assert len(waits) == 2 and all(line.startswith("org/f@sha256:") and "cannot download" in line for line in waits)
     kept = len(list((fetching.cache.root / "tasks").iterdir()))
     assert kept == 4
     (hub.home / "away").rename(away)

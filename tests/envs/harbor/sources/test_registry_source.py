@@ -134,6 +134,7 @@ def test_h004_h022_a_registry_at_a_url(make_repository: MakeRepository, fetching
     lock = fetching(options, update=True).lock
     assert lock.source["registry"] == "https://host.example/old.json"
     assert len(asked) == 4
+    assert fetching.said[0] == "https://host.example/old.json: HTTP 503; trying again in 1 s"
     assert fetching(options).lock == lock
     # Without its cache the same comes back, as long as the registry still says so.
     for path in (fetching.cache.root / "tasks").iterdir():
