@@ -149,6 +149,22 @@ def test_warnings_are_one_line_a_kind(tmp_path: Path, run: Run) -> None:
     assert line.endswith("(2 tasks, such as a)")
 
 
+def test_needed_files_that_an_ignore_file_leaves_out_are_told(tmp_path: Path, run: Run) -> None:
+    """By `fetch` and `plan`, with the line that does; one that no line names is missing and no more."""
+    data = Repository(tmp_path / "data")
+    data.task("a", {".gitignore": "*.toml\n!other.toml\n*.log\n"})
+    data.task("b", {".gitignore": "# all\ntests/\n/*.md\n!/README.md\n"})
+    data.task("c", {".gitignore": "*.log\n", "instruction.md": None})
+    code, out, told = run("harbor", "fetch", write(tmp_path / "c.yaml", {"dataset": "data"}))
+    assert code == exits.DONE and "3 refused as task_config" in out
+    assert [line for line in told.splitlines() if line.startswith("warning: ")] == [
+        "warning: e0: instruction.md is left out by /*.md in its .gitignore (task b)",
+        "warning: e0: task.toml is left out by *.toml in its .gitignore (task a)",
+        "warning: e0: tests/test.sh is left out by tests/ in its .gitignore (task b)",
+    ]
+    assert "warning: task.toml is left out by *.toml in its .gitignore" in run("harbor", "plan", "data/a")[1]
+
+
 def test_keys_of_a_task_that_nothing_reads_are_told(tmp_path: Path, run: Run) -> None:
     """By `fetch`, `lock`, `verify` and `plan`, each key with the known one that is near."""
     text = '[enviroment]\ncpus = 1\n[agent]\ntimeout = 5\n[metadata]\nany = 1\n[environment]\nmemory = "1G"\n["a\\u001bb"]\n'

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from platoon.artifacts.digests import DataError, HashedTask, UnsupportedError, hashed_task
 from platoon.config.text import printable
-from platoon.envs.harbor.format import HASHED_DIRECTORIES, HASHED_FILES, TOML_LIMIT_BYTES
+from platoon.envs.harbor.format import HASHED_DIRECTORIES, HASHED_FILES, IGNORE_FILE, TOML_LIMIT_BYTES
 from platoon.errors import Problem
 
 DEPTH_LIMIT = 100
@@ -46,7 +46,7 @@ def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
     # Plain strings: this runs for every task of every fetch.
     top = os.path.realpath(directory)
     left = _Left()
-    for name in (*HASHED_FILES, ".gitignore"):
+    for name in (*HASHED_FILES, IGNORE_FILE):
         yield from _file_problems(top, name, shown_as, left)
     for name in HASHED_DIRECTORIES:
         mode, _ = _status(f"{top}/{name}")

@@ -10,22 +10,24 @@ bounded before anything is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from platoon._native import is_ignored
 from platoon.artifacts.reading import parse_toml
 from platoon.config.problems import from_validation_error
-from platoon.config.text import printable
+from platoon.config.text import printable, short_path
 from platoon.envs.harbor.task_toml import AgentTable, Artifact, EnvironmentTable, TaskToml, VerifierTable
 from platoon.errors import PlatoonError
 from platoon.host.trees import is_file
 
 HASHED_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
 HASHED_DIRECTORIES = ("environment", "tests", "solution", "steps")
+IGNORE_FILE = ".gitignore"
 # What a task without an ignore file of its own leaves out of its content hash.
 DEFAULT_IGNORES = "__pycache__/\n*.pyc\n.DS_Store\n*.swp\n*.swo\n*~\n"
 DOCKERFILE = "environment/Dockerfile"
@@ -121,6 +123,20 @@ def read_dockerfile(directory: Path, name: str = DOCKERFILE) -> str | None:
         return _read(directory, name, TOML_LIMIT_BYTES)
     except TaskRefused as refused:
         raise TaskRefused("image", refused.why) from None
+
+
+def hidden_files(directory: Path) -> Iterator[str]:
+    """Of files that a task needs and this directory lacks those that its ignore file leaves out, with the line that does, for a
+    warning: the content hash does not cover that file, so no lock may tell of it."""
+    if not is_file(directory / IGNORE_FILE):
+        return
+    with (directory / IGNORE_FILE).open("rb") as file:
+        text = file.read(TOML_LIMIT_BYTES).decode("utf-8", "replace")
+    for name in ("task.toml", "instruction.md", "tests/test.sh"):
+        if not is_file(directory / name) and is_ignored(text, name):
+            # The last line that matches decides.
+            line = next((line for line in reversed(text.split("\n")) if is_ignored(line, name)), "")
+            yield f"{name} is left out by {short_path(line.strip())} in its {IGNORE_FILE}"
 
 
 def cut_canary(text: str) -> str:

@@ -29,12 +29,11 @@ from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
 from platoon.config.problems import from_validation_error
 from platoon.config.text import clip, counted, printable
-from platoon.envs.harbor.format import HASHED_DIRECTORIES, TaskRefused
+from platoon.envs.harbor.format import HASHED_DIRECTORIES, IGNORE_FILE, TaskRefused
 from platoon.envs.harbor.substitution import SubstitutionError, substitute
 from platoon.errors import ConfigError, Problem
 
 OVERLAY_FILE = "overlay.toml"
-IGNORE_FILE = ".gitignore"
 SIZE_LIMIT_BYTES = 1024 * 1024
 EDITED_LIMIT_BYTES = 64 * 1024 * 1024
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"

@@ -15,7 +15,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor.compose import ComposeRefused, PlannedTask, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
 from platoon.envs.harbor.compose.security import ROOT_USERS
-from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, read_dockerfile, read_task, read_toml
+from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, hidden_files, read_dockerfile, read_task, read_toml
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
@@ -170,7 +170,7 @@ def _judged_row(
         input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
     )
     plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
-    warnings = (*(unread(toml) if toml else ()), *_warnings(flags, planned))
+    warnings = (*hidden_files(directory), *(unread(toml) if toml else ()), *_warnings(flags, planned))
     return BuiltRow(_placed(row, task, index, settings), plan, warnings, judged.all)
 
 

@@ -14,7 +14,7 @@ from platoon.config.text import counted, printable
 from platoon.envs.harbor import rows, selection
 from platoon.envs.harbor.answers import Request
 from platoon.envs.harbor.content import HASH_ERRORS, SHOWN_PROBLEMS, fault_text, read_contents, tree_problems
-from platoon.envs.harbor.format import TaskRefused
+from platoon.envs.harbor.format import IGNORE_FILE, TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay, apply_files, check_copies
@@ -226,8 +226,8 @@ def _copy(item: Materialised, contents: HashedTask, target: Path) -> None:
     """Copies what is hashed, by new inodes and without modes, which the cache gives."""
     make_directory(target)
     names = [file.path for file in contents.files]
-    if (item.directory / ".gitignore").is_file():
-        names.append(".gitignore")
+    if (item.directory / IGNORE_FILE).is_file():
+        names.append(IGNORE_FILE)
     for name in names:
         make_directory((target / name).parent)
         shutil.copyfile(item.directory / name, target / name)

@@ -21,7 +21,7 @@ from platoon._native import is_ignored
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.content import TASK_FILE, ListedTask, no_single_task
-from platoon.envs.harbor.format import DEFAULT_IGNORES, HASHED_DIRECTORIES, HASHED_FILES
+from platoon.envs.harbor.format import DEFAULT_IGNORES, HASHED_DIRECTORIES, HASHED_FILES, IGNORE_FILE
 from platoon.envs.harbor.sources.git import from_root
 from platoon.envs.harbor.sources.hugging_face_client import RemoteFile, retrying
 from platoon.envs.harbor.sources.hugging_face_repository import Downloads, Repository
@@ -34,7 +34,6 @@ from platoon.errors import Problem
 FETCHED_WITH = "huggingface_hub"
 # From so many selected tasks in one directory on, listing the directory costs less than listing each of them.
 LIST_WHOLE_FROM = 64
-IGNORE_FILE = ".gitignore"
 IGNORE_LIMIT_BYTES = 1 << 20
 
 
