@@ -173,17 +173,14 @@ def _print_entries(rows: Sequence[FetchedEntry], *, as_json: bool, splits: bool)
 
 
 def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from platoon.cli.screen import print_table, say, screen
 
-    from platoon.cli.screen import say, screen
-
-    table = Table("environment", "tasks", "runnable", "fetched", "held out", "lock", title="datasets", title_justify="left")
+    cells = []
     for row in rows:
         held = f"{row.holdout['eval']} of {row.runnable}" if row.holdout else "-"
-        table.add_row(Text(row.environment), str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19])
+        cells.append((row.environment, str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19]))
     console = screen()
-    console.print(table)
+    print_table(console, "datasets", cells, ("environment", "tasks", "runnable", "fetched", "held out", "lock"))
     for row in rows:
         for split, ids in (row.splits or {}).items():
             names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))

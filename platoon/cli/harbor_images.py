@@ -28,9 +28,7 @@ def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
 
     Those of most tasks come first. Nothing is fetched or built: what CONFIG names has to be locked.
     """
-    from rich.table import Table
-
-    from platoon.cli.screen import cell, say, screen
+    from platoon.cli.screen import print_table, say, screen
     from platoon.host.console import Console
     from platoon.pipeline.harbor_images import needed_images
     from platoon.site import load_site
@@ -41,13 +39,13 @@ def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
         for image in needed:
             click.echo(json.dumps(image.to_dict(), ensure_ascii=False, sort_keys=True))
         return
-    table = Table("key", "role", "kind", "tasks", "base", "example", title="images", title_justify="left")
+    rows = []
     for image in needed:
         key = image.key[:KEY_CHARACTERS] if image.key.startswith("sha256:") else image.key
         base = ", ".join(image.base) if not image.key.startswith("ref:") else ""
-        table.add_row(cell(key), image.role, image.kind, str(image.tasks), cell(base), cell(image.example))
+        rows.append((key, image.role, image.kind, str(image.tasks), base, image.example))
     console = screen()
-    console.print(table)
+    print_table(console, "images", rows, ("key", "role", "kind", "tasks", "base", "example"))
     built = sum(image.kind in ("shared", "per_task") for image in needed)
     served = sum(image.kind == "prebuilt" for image in needed)
     say(console, f"{counted(built, 'image')} to build, {served} of registries")

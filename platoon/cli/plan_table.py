@@ -45,23 +45,19 @@ def show_plan(found: Mapping[str, Any]) -> None:
 
 def _print_rows(console: Console, title: str, sections: list[tuple[str, Rows]]) -> None:
     """One table. sections: a name for the first column, which is left out where nothing has one, and rows."""
-    from rich.table import Table
+    from platoon.cli.screen import print_table
 
-    from platoon.cli.screen import cell
-
-    table = Table(title=title, title_justify="left", show_header=False)
     is_named = any(name for name, _ in sections)
-    for _ in range(1 + is_named):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    cells: list[tuple[str, ...]] = []
+    ends = set()
     for name, rows in sections:
         before = None
         for number, (key, value) in enumerate(rows):
-            first = [cell(name if number == 0 else "")] if is_named else []
-            table.add_row(*first, cell(key if key != before else ""), cell(value))
+            first = [name if number == 0 else ""] if is_named else []
+            cells.append((*first, key if key != before else "", value))
             before = key
-        table.add_section()
-    console.print(table)
+        ends.add(len(cells) - 1)
+    print_table(console, title, cells, ends=ends)
 
 
 def _task_rows(found: Mapping[str, Any]) -> Rows:

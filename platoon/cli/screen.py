@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from platoon.config.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
 # Wider than any row: what is piped is for tools that work by lines.
 PIPED_WIDTH = 1000
+# Characters below which a column that folds cannot be read: a short digest fits.
+LEAST_COLUMN = 20
 STANDARD_ERROR = 2
 
 
@@ -43,15 +48,55 @@ def open_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115  because it stays
 
 
+def print_table(
+    console: Console,
+    title: str,
+    rows: Sequence[Sequence[str]],
+    columns: Sequence[str] = (),
+    *,
+    numbers: Collection[str] = (),
+    ends: Collection[int] = (),
+) -> None:
+    """A table of cells as they are, with what does not print spelt out; where it would leave too little to a column, each row as
+    lines of one field instead.
+
+    columns: the heads; without them the last cell is what the others call it. numbers: columns to the right. ends: a line comes
+    after these rows.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = [[printable(text) for text in row] for row in rows]
+    heads = columns or [""] * max(map(len, shown), default=0)
+    widths = [max(map(cell_len, cells)) for cells in zip(heads, *shown, strict=True)]
+    # The first column, and the names of what the last one says, are whole; others fold.
+    whole = 1 if columns else len(widths) - 1
+    least = [width if place < whole else min(width, LEAST_COLUMN) for place, width in enumerate(widths)]
+    if sum(least) + 3 * len(least) + 1 > console.width:
+        _print_lines(console, title, shown, columns)
+        return
+    table = Table(title=title, title_justify="left", show_header=bool(columns))
+    for place, head in enumerate(heads):
+        justify: JustifyMethod = "right" if head in numbers else "left"
+        table.add_column(head, justify=justify, min_width=least[place], no_wrap=place < whole, overflow="fold")
+    for number, row in enumerate(shown):
+        table.add_row(*map(Text, row), end_section=number in ends)
+    console.print(table)
+
+
+def _print_lines(console: Console, title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
+    say(console, title)
+    for first, *others in rows:
+        if columns:
+            say(console, f"  {first}")
+            for head, text in zip(columns[1:], others, strict=True):
+                say(console, f"    {head}: {text}")
+        else:
+            names = " ".join(filter(None, (first, *others[:-1])))
+            say(console, f"  {names}: {others[-1]}" if names else f"    {others[-1]}")
+
+
 def say(console: Console, text: str) -> None:
     """One line, however long."""
     console.print(text, soft_wrap=True)
-
-
-def cell(text: str) -> Any:
-    """Text of a table as it is, on one line, with what does not print spelt out."""
-    from rich.text import Text
-
-    from platoon.config.text import printable
-
-    return Text(printable(text))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from platoon.cli.options import FILE
-from platoon.cli.screen import warn
+from platoon.cli.screen import print_table, say, screen, warn
 from platoon.pipeline.layout import DEFAULT_RESULTS
 
 
@@ -29,58 +30,40 @@ def show(results: Path, as_json: bool) -> None:
         for line in old:
             warn(line)
         return
-    from rich.console import Console
-
-    console = Console()
-    for table in _tables(summary):
-        console.print(table)
+    console = screen()
+    for title, columns, rows, texts in _tables(summary):
+        print_table(console, title, rows, columns, numbers=set(columns[texts:]))
     page = results / "report.html"
     if page.exists():
-        console.print(f"report: {page}" + (", of these same figures" if old else ""), highlight=False, soft_wrap=True)
+        say(console, f"report: {page}" + (", of these same figures" if old else ""))
     for line in old:
-        console.print(line, style="bold", highlight=False, markup=False, soft_wrap=True)
+        console.print(line, style="bold", soft_wrap=True)
 
 
-def _tables(summary: dict[str, Any]) -> list[Any]:
-    from rich.table import Table
-
+def _tables(summary: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], int]]:
+    """Title, columns, rows, and how many of the columns are texts."""
     from platoon.config.numbers import number, score, seconds
 
-    runs = Table(title="runs", title_justify="left", title_style="bold")
-    for column in ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time in steps"):
-        runs.add_column(column, justify="left" if column == "run" else "right")
+    runs: list[tuple[str, ...]] = []
     # A run comes after the one it started from, an evaluation where its run does.
     order = _in_order(summary["runs"])
     for name in order:
         row = summary["runs"][name]
         tokens, spent = row["tokens"], row["seconds"]
-        runs.add_row(
-            name,
-            number(row.get("steps")),
-            number(row.get("rollouts")),
-            score(row.get("mean_reward")),
-            number(tokens.get("completion")),
-            seconds(spent.get("total")),
-        )
-    evaluations = Table(title="evaluations", title_justify="left", title_style="bold")
+        figures = (number(row.get("steps")), number(row.get("rollouts")), score(row.get("mean_reward")))
+        runs.append((name, *figures, number(tokens.get("completion")), seconds(spent.get("total"))))
+    yield "runs", ("run", "steps", "rollouts", "mean reward", "tokens sampled", "time in steps"), runs, 1
+    evaluations: list[tuple[str, ...]] = []
     parts = sorted({part for row in summary["evaluations"].values() for part in row["components"]})
     parts = [part for part in parts if part != "reward"]
-    for column in ("evaluation", "of run", "mean reward", *parts, "rollouts", "wall time"):
-        evaluations.add_column(column, justify="left" if column in ("evaluation", "of run") else "right")
     found = summary["evaluations"]
     place = {run: number for number, run in enumerate(order)}
     for name in sorted(found, key=lambda name: (place.get(found[name].get("run"), -1), name)):
         row = found[name]
         components, spent = row["components"], row["seconds"]
-        evaluations.add_row(
-            name,
-            row.get("run") or "",
-            score(row.get("mean_reward")),
-            *(score(components.get(part)) for part in parts),
-            number(row.get("rollouts")),
-            seconds(spent.get("total")),
-        )
-    return [runs, evaluations]
+        scores = (score(row.get("mean_reward")), *(score(components.get(part)) for part in parts))
+        evaluations.append((name, row.get("run") or "", *scores, number(row.get("rollouts")), seconds(spent.get("total"))))
+    yield "evaluations", ("evaluation", "of run", "mean reward", *parts, "rollouts", "wall time"), evaluations, 2
 
 
 def _in_order(runs: dict[str, Any]) -> list[str]:
