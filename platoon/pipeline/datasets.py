@@ -14,11 +14,12 @@ from platoon.config.text import counted, printable
 from platoon.envs.harbor.fetch import Fetched, fetch
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
-from platoon.envs.harbor.publish import HarborCache
+from platoon.envs.harbor.publish import ROOM_ADVICE, HarborCache, no_room
 from platoon.envs.harbor.selection import unknown_tasks
+from platoon.envs.harbor.sources.git_command import GitError
 from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
 from platoon.envs.harbor.splits import Splits
-from platoon.errors import ConfigError, NotPreparedError, Problem
+from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
 from platoon.host.status_line import PATIENCE_S
 from platoon.site import Site
@@ -58,15 +59,22 @@ def locked_dataset(
 
 @contextmanager
 def cache_writes(cache: Path) -> Iterator[None]:
-    """Raises ConfigError where the block failed because this process may not write into the cache. One that is whole may be closed.
+    """Raises ConfigError where the block failed because this process may not write into the cache, PlatoonError where there is no
+    room. One that is whole may be closed.
 
     cache: the directory, or a part of it.
     """
     try:
         yield
+    except GitError as error:
+        if error.is_full:
+            raise PlatoonError(f"{error} ({ROOM_ADVICE})") from error
+        raise
     except OSError as error:
         failed = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else cache
         if failed.is_relative_to(cache) or cache.is_relative_to(failed):
+            if (full := no_room(error, cache)) is not None:
+                raise full from error
             refuse_unwritable(failed.parent if failed.parent.is_relative_to(cache) else cache, "cache")
         raise
 

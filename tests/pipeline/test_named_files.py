@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from platoon import exits
-from platoon.errors import ConfigError
+from platoon.envs.harbor.sources.git_command import GitError
+from platoon.errors import ConfigError, PlatoonError
 from platoon.pipeline.datasets import cache_writes
 from platoon.pipeline.recipe import open_recipe
 
@@ -72,3 +74,12 @@ def test_a_file_that_fails_elsewhere_is_no_fault_of_the_cache(tmp_path: Path) ->
     for name in (tmp_path / "elsewhere", tmp_path / "cache/gone"):
         with pytest.raises(FileNotFoundError), cache_writes(tmp_path / "cache"):
             name.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), GitError("url", "fatal: No space left on device")]
+)
+def test_a_full_cache_is_told_with_the_way_out(tmp_path: Path, error: Exception) -> None:
+    told = r"No space left on device \(make room there, or set cache: in the site file"
+    with pytest.raises(PlatoonError, match=told), cache_writes(tmp_path):
+        raise error

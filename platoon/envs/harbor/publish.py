@@ -7,6 +7,7 @@ the next one on that host.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
@@ -25,6 +26,9 @@ from platoon.host.processes import host_name, start_ticks, this_process
 from platoon.host.trees import remove_tree
 
 _STAGED = re.compile(r"(?P<host>[^,]+),(?P<pid>[0-9]+),(?P<ticks>[0-9]+),[0-9a-f]{32}")
+
+
+ROOM_ADVICE = "make room there, or set cache: in the site file to another place"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,15 @@ class HarborCache:
         return self.root / ".locks" / f"fetch-{name}.lock"
 
 
+def no_room(error: Exception, cache: Path) -> PlatoonError | None:
+    """What to raise where a write into the cache failed because there was no room for it; None where that is not why."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return None
+    advice = "raise the limit of `ulimit -f`" if number == errno.EFBIG else ROOM_ADVICE
+    return PlatoonError(f"{cache}: cannot be written: {os.strerror(number)} ({advice}; what was fetched is kept)")
+
+
 def publish_task(source: Path, contents: HashedTask, cache: HarborCache, programs: Set[str] = frozenset()) -> bool:
     """Makes the cache hold a task whose contents were read from `source`; True when it was copied.
 
@@ -85,6 +98,8 @@ def publish_task(source: Path, contents: HashedTask, cache: HarborCache, program
             durable=False,
         )
     except HASH_ERRORS as error:
+        if (full := no_room(error, cache.root)) is not None:
+            raise full from error
         raise PlatoonError(f"{cache.root}: a task cannot be put into the cache: {error}") from error
     if published.outcome == "changed":
         problem = Problem("changed while it was copied", file=str(source), advice="fetch again when nothing writes there")

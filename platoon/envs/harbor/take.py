@@ -18,7 +18,7 @@ from platoon.envs.harbor.format import IGNORE_FILE, TaskRefused
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay, apply_files, check_copies
-from platoon.envs.harbor.publish import publish_task
+from platoon.envs.harbor.publish import no_room, publish_task
 from platoon.envs.harbor.reuse import Reuse
 from platoon.envs.harbor.row_memo import RowMemo
 from platoon.envs.harbor.rows import BuiltRow, TaskSettings
@@ -118,6 +118,8 @@ class _Taker:
         except ConfigError as error:
             self.problems.extend(error.problems)
         except HASH_ERRORS as error:
+            if (full := no_room(error, self.tools.cache.root)) is not None:
+                raise full from error
             # Where a task lies while it is fetched is nobody's concern.
             self.problems.append(Problem(f"cannot be read: {fault_text(error, item.directory)}", file=shown))
 

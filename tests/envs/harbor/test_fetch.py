@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import random
@@ -268,10 +269,32 @@ def test_a_cache_that_cannot_be_written_is_no_fault_of_the_task(make_task: MakeT
             fetch(options(), tmp_path, cache)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told = f"{cache.root}: cannot be written: File too large (raise the limit of `ulimit -f`; what was fetched is kept)"
+    assert str(caught.value) == told
     assert caught.value.exit_code == exits.FAILED
     assert not (cache.root / "locks").exists()
     assert not list(cache.staging.iterdir())
     assert fetch(options(), tmp_path, cache).copied == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("place", ["take.publish_task", "take.prepared"])
+def test_a_full_cache_is_told_with_the_way_out(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, monkeypatch: pytest.MonkeyPatch, place: str, number: int
+) -> None:
+    def full(*arguments: Any, **options: Any) -> Any:
+        raise OSError(number, os.strerror(number), str(cache.staging / "mine/environment/large"))
+
+    make_dataset(make_task, tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("platoon.envs.harbor.publish.publish_tree" if "publish" in place else f"platoon.envs.harbor.{place}", full)
+        with pytest.raises(PlatoonError) as caught:
+            fetch(options(), tmp_path, cache)
+    assert str(caught.value).startswith(
+        f"{cache.root}: cannot be written: {os.strerror(number)} (make room there, or set cache: in"
+    )
+    assert not (cache.root / "locks").exists()
+    assert fetch(options(), tmp_path, cache).copied == 1
 
 
 def test_what_a_killed_fetch_left_is_removed(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:

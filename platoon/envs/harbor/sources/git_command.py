@@ -50,6 +50,8 @@ _ABSENT = re.compile(
     r"|does not exist|unadvertised object|no such remote ref|repository not found",
     re.IGNORECASE,
 )
+# Of its configuration git does not say why it could not write it.
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|failed to write new configuration file")
 _NOISE = re.compile(
     r"^(?:warning: |hint: |remote: (?:Enumerating|Counting|Compressing|Total)|From |From: "
     r"|Errors logged to |Use `git lfs logs|error: external filter "
@@ -60,11 +62,15 @@ _DIED = re.compile(r"died of signal (\d+)")
 
 
 class GitError(PlatoonError):
-    """git failed. stderr: what it said, without secrets. reason: its last lines. is_absent: what was asked for is not there."""
+    """git failed. stderr: what it said, without secrets. reason: its last lines. is_absent: what was asked for is not there.
+
+    is_full: the disk is.
+    """
 
     def __init__(self, what: str, stderr: str) -> None:
         self.stderr = stderr
         self.is_absent = _ABSENT.search(stderr) is not None
+        self.is_full = _FULL.search(stderr) is not None
         self.reason = _last_lines(stderr)
         super().__init__(f"{what}: {self.reason}")
 
