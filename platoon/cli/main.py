@@ -12,8 +12,8 @@ import click
 
 from platoon import exits
 from platoon.cli.problems import told
-from platoon.config.text import short_path
 from platoon.cli.screen import open_streams, warn
+from platoon.config.text import short_path
 from platoon.errors import PlatoonError
 from platoon.host.interrupts import Interrupts
 

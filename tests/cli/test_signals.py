@@ -17,8 +17,8 @@ from tests.envs.harbor.fakes.repositories import Repository
 pytestmark = pytest.mark.process
 
 CONFIG = "environments: [{name: e, service: harbor, harness: platoon-bash, service_kwargs: {dataset: data, provider: process}}]\n"
-# Nothing is stored of it, and reading it takes minutes.
-LARGE_BYTES = 256 << 30
+# Nothing is stored of it, and reading it takes seconds; a task may hold as much.
+LARGE_BYTES = 9 << 30
 ENDS_S = 60.0
 CODES = {signal.SIGINT: exits.INTERRUPTED, signal.SIGTERM: exits.TERMINATED}
 
