@@ -80,7 +80,7 @@ def list_tree(tree: Tree) -> Listed:
 
 def read_index(tree: Tree, path: str) -> Any:
     """The value of an index file that an entry names. Raises ConfigError."""
-    data = tree.read(check_path(tree.reference, path))
+    data = tree.read(check_path(tree.reference, path, "an index file's path"))
     file = f"{tree.reference}/{path}"
     if data is None:
         raise ConfigError(Problem("cannot be read: no such file", file=file))
@@ -125,10 +125,10 @@ def check_id(reference: str, name: str) -> str:
     return name
 
 
-def check_path(reference: str, path: str) -> str:
+def check_path(reference: str, path: str, what: str = "a task's path") -> str:
     """The path without `.` and doubled slashes. Raises ConfigError for one that is no name, or leaves the dataset."""
     if (fault := _name_fault(path)) is not None:
-        raise ConfigError(Problem(f"a task's path {fault}", key=short_path(path), file=reference, advice="rename it"))
+        raise ConfigError(Problem(f"{what} {fault}", key=short_path(path), file=reference, advice="rename it"))
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference))
