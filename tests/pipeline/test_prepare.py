@@ -117,8 +117,8 @@ def end(*_):
     pathlib.Path("ended").touch()
     sys.exit(1)
 signal.signal(signal.SIGTERM, end)
-print("Job 1: make it", flush=True)
-time.sleep(100)
+print("2026-01-01 00:00:00 make it", flush=True)
+time.sleep(20)
 """
 
     class Terminated(Console):
