@@ -11,7 +11,6 @@ from platoon.config.credentials import holds_userinfo
 from platoon.config.text import show
 
 PLATFORM = "linux/amd64"
-PLATFORMS = frozenset({PLATFORM, "linux/x86_64", "linux/x86-64", "amd64", "x86_64", "x86-64"})
 REFERENCE_LIMIT = 600
 NAME_LIMIT = 255
 
@@ -23,7 +22,15 @@ _REFERENCE = re.compile(
     rf"(?P<name>(?:{_DOMAIN}/)?{_PATH}(?:/{_PATH})*)(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
     r"(?:@(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}))?"
 )
+# As containerd reads platforms; what says no architecture would be the builder's.
+_ARCHITECTURE = "(?:amd64|x86[_-]64)"
+_OUR_PLATFORM = re.compile(rf"{_ARCHITECTURE}|linux/{_ARCHITECTURE}(?:/v1)?", re.IGNORECASE | re.ASCII)
 _IDENTIFIER = re.compile(r"[0-9a-f]{64}")
+
+
+def is_our_platform(text: str) -> bool:
+    """Whether a text is a way to write `PLATFORM`."""
+    return _OUR_PLATFORM.fullmatch(text) is not None
 
 
 def reference_fault(text: str) -> str | None:

@@ -11,7 +11,7 @@ from platoon.images.dockerfile.errors import DockerfileError
 from platoon.images.dockerfile.parse import Dockerfile, Instruction, fields, split_flags
 from platoon.images.dockerfile.scope import CHANGING, PLATFORM_ARGS, Budget, Scope, apply, global_arguments
 from platoon.images.dockerfile.words import BadWordError, expand
-from platoon.images.image_reference import PLATFORM, PLATFORMS, reference_fault
+from platoon.images.image_reference import PLATFORM, is_our_platform, reference_fault
 
 SCRATCH = "scratch"
 NUMBER_LIMIT = 9
@@ -73,7 +73,7 @@ def _check_platforms(stages: list[Stage], file: str) -> None:
     """What is built is of the one platform that tasks run on; a stage that only gives it files may be of any."""
     stage = stages[-1]
     while True:
-        if stage.platform is not None and stage.platform not in PLATFORMS:
+        if stage.platform is not None and not is_our_platform(stage.platform):
             raise DockerfileError(f"FROM --platform={stage.platform[:40]}: images are {PLATFORM}", stage.opening.line, file=file)
         if stage.parent is None:
             return

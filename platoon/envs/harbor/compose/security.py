@@ -7,7 +7,7 @@ from typing import Any
 from platoon.envs.harbor.compose import values
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.reading import Draft, Reading
-from platoon.images.image_reference import PLATFORM, PLATFORMS
+from platoon.images.image_reference import PLATFORM, is_our_platform
 
 # A user namespace's own, as in Docker's default set; anything else is a privilege.
 ROOTLESS = frozenset(
@@ -74,7 +74,7 @@ def read_network_mode(value: Any, draft: Draft) -> None:
 
 def read_platform(value: Any) -> None:
     platform = values.known(value)
-    if platform and platform not in PLATFORMS:
+    if platform and not is_our_platform(platform):
         raise ComposeError(f"stacks run {PLATFORM}, got {platform[:40]} (an overlay's [[compose]] can unset it)")
 
 
