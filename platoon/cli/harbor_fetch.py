@@ -178,12 +178,14 @@ def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     cells = []
     for row in rows:
         held = f"{row.holdout['eval']} of {row.runnable}" if row.holdout else "-"
-        cells.append((row.environment, str(row.tasks), str(row.runnable), str(row.fetched), held, row.lock_digest[:19]))
+        counts = map(str, (row.tasks, row.excluded, row.runnable, row.fetched))
+        cells.append((row.environment, *counts, held))
     console = screen()
-    print_table(console, "datasets", cells, ("environment", "tasks", "runnable", "fetched", "held out", "lock"))
+    print_table(console, "datasets", cells, ("environment", "tasks", "excluded", "runnable", "fetched", "held out"))
     for row in rows:
+        say(console, f"{row.environment}: lock {row.lock} ({row.lock_digest[:19]})")
         for split, ids in (row.splits or {}).items():
             names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))
-            say(console, f"{row.environment}: {split} has {len(ids)}: {names}")
+            say(console, f"{row.environment}: {split} has {f'{len(ids)}: {names}' if ids else 'no task'}")
         for code, (count, example) in row.refusals.items():
             say(console, f"{row.environment}: {count} refused as {code}, such as {example}")

@@ -105,11 +105,11 @@ def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, 
 
 
 def say_idle_holdout(say: Callable[[str], None], label: str, splits: Splits) -> None:
-    """Warns of a hold-out that leaves a side without a task: who asked for one means to use both."""
+    """Warns of a hold-out, or of exclusions, that leave a side without a task: who asked for one means to use both."""
     if splits.empty is not None:
         bare = " and ".join(name for name, ids in (splits.named or {}).items() if not ids)
         advice = f" ({splits.empty.advice})" if splits.empty.advice else ""
-        say(f"warning: {label}: the hold-out leaves no task to {bare}: {splits.empty.rule}{advice}")
+        say(f"warning: {label}: no task is left to {bare}: {splits.empty.rule}{advice}")
 
 
 def recorded_datasets(datasets: Mapping[str, Any], site: Site) -> dict[str, Recorded]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ from platoon.pipeline.sources import HARBOR
 from platoon.site import Site
 from platoon.train.config_defs.entries import EnvironmentConfig
 
+# Of a fetched entry, in `--json`.
+SHOWN = ("environment", "lock", "lock_digest", "tasks", "excluded", "runnable", "fetched", "holdout")
+
 
 class EnvironmentsFile(ConfigModel):
     """A file of environments alone, for fetching what they name."""
@@ -33,15 +36,17 @@ class EnvironmentsFile(ConfigModel):
 
 @dataclass(frozen=True)
 class FetchedEntry:
-    """One line of a fetch. lock: path of the lock by name. fetched: tasks that were copied. refusals: code to count and example.
+    """One line of a fetch. lock: path of the lock by name. tasks: of the lock, `excluded` among them, which nothing else counts.
 
-    splits: ids by split, None where every split lists every runnable task.
+    fetched: tasks that were copied. refusals: code to count and example. splits: ids by split, None where every split lists every
+    runnable task.
     """
 
     environment: str
     lock: str
     lock_digest: str
     tasks: int
+    excluded: int
     runnable: int
     fetched: int
     holdout: Mapping[str, Any] | None
@@ -50,8 +55,7 @@ class FetchedEntry:
 
     def to_dict(self, *, splits: bool) -> dict[str, Any]:
         """What `--json` prints; splits: with the ids of each."""
-        keys = ["environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout", *(["splits"] if splits else [])]
-        row = {key: getattr(self, key) for key in keys}
+        row = {key: getattr(self, key) for key in (*SHOWN, *(["splits"] if splits else []))}
         return {key: value for key, value in row.items() if value is not None}
 
 
@@ -94,24 +98,31 @@ def fetch_entries(
             say_warnings(tools.say, label, fetched.warnings)
             if found := list(exclusion_problems(fetched.lock, entry, number)):
                 raise ConfigError(found)
-            splits = split_lock(fetched.lock, options, config.parent)
+            excluded = frozenset(entry.get("exclude_tasks", ()))
+            splits = split_lock(fetched.lock, options, config.parent).without(excluded)
             say_idle_holdout(tools.say, label, splits)
         except ConfigError as error:
             problems.extend(of_entry(error.problems, number, str(config)))
             continue
-        summary = {"holdout": None, **entry_summary(fetched, splits, label)}
-        refusals = refusals_of(fetched.lock)
-        rows.append(FetchedEntry(lock=str(fetched.path), fetched=fetched.copied, refusals=refusals, splits=splits.named, **summary))
+        summary = {
+            "holdout": None,
+            **entry_summary(fetched, splits, label),
+            "lock": str(fetched.path),
+            "excluded": len(excluded),
+            "runnable": len(splits.every),
+            "fetched": fetched.copied,
+        }
+        rows.append(FetchedEntry(refusals=refusals_of(fetched.lock, excluded), splits=splits.named, **summary))
     if problems:
         raise ConfigError(problems)
     return rows
 
 
-def refusals_of(lock: HarborLock) -> dict[str, tuple[int, str]]:
-    """Refusal code to how many tasks have it and the first of them with its reason."""
+def refusals_of(lock: HarborLock, excluded: Container[str]) -> dict[str, tuple[int, str]]:
+    """Refusal code to how many tasks that are not excluded have it, and the first of them with its reason."""
     found: dict[str, tuple[int, str]] = {}
     for row in lock.tasks:
-        if row.refused is not None:
+        if row.refused is not None and row.name not in excluded:
             code = row.refused.partition(":")[0]
             count, example = found.get(code, (0, printable(f"{row.name}: {row.refused}")))
             found[code] = (count + 1, example)

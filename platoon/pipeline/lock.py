@@ -178,7 +178,7 @@ def _harbor_entry(
     if problems := [*exclusion_problems(fetched.lock, entry, number), *_task_problems(fetched, excluded, key)]:
         raise ConfigError(problems)
     splits = split_lock(fetched.lock, options, base)
-    say_idle_holdout(tools.say, label, splits)
+    say_idle_holdout(tools.say, label, splits.without(excluded))
     summary = {"dataset": fetched.lock.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
     if splits.named is not None and splits.holdout is None:
         summary["splits"] = {name: list(ids) for name, ids in splits.named.items()}

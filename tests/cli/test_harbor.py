@@ -135,7 +135,7 @@ def test_a_directory_without_a_task_has_no_hash(tmp_path: Path, run: Run) -> Non
 
 
 def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
-    """`platoon harbor fetch CONFIG --json`: environment, lock, lock_digest, tasks, runnable, fetched, holdout."""
+    """`platoon harbor fetch CONFIG --json`: environment, lock, lock_digest, tasks, excluded, runnable, fetched, holdout."""
     for number in range(3):
         toml = f'[metadata]\nfamily = "f{number}"\n' + ('[agent]\nuser = "me"\n' if number == 2 else "")
         write(tmp_path / f"tasks/t{number}", {**VECTOR, "task.toml": toml, "environment/Dockerfile": ""})
@@ -151,7 +151,7 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     code, out, _ = run("harbor", "fetch", "c.yaml", "--json")
     assert code == 0
     one, two = (json.loads(line) for line in out.splitlines())
-    assert set(one) == {"environment", "lock", "lock_digest", "tasks", "runnable", "fetched", "holdout"}
+    assert set(one) == {"environment", "lock", "lock_digest", "tasks", "excluded", "runnable", "fetched", "holdout"}
     assert (one["environment"], one["tasks"], one["runnable"], one["fetched"]) == ("one", 3, 2, 3)
     assert one["holdout"]["eval"] + one["holdout"]["train"] == 2
     assert len(one["holdout"]["eval_digest"]) == 64
@@ -164,6 +164,18 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     (named,) = (json.loads(line)["splits"] for line in run("harbor", "fetch", "c.yaml", "--json", "--splits")[1].splitlines()[:1])
     assert sorted([*named["train"], *named["eval"]]) == ["t0", "t1"] and len(named["eval"]) == one["holdout"]["eval"]
     assert f"one: eval has 1: {named['eval'][0]}" in out and f"one: train has 1: {named['train'][0]}" in out
+    # What is excluded is neither trained on nor held out, nor told as refused; the split is the same.
+    excluding = ("c.yaml", f"environments.0.exclude_tasks=[{named['train'][0]}, t2]")
+    code, out, told = run("harbor", "fetch", *excluding, "--json", "--splits")
+    left = json.loads(out.splitlines()[0])
+    assert (left["tasks"], left["excluded"], left["runnable"]) == (3, 2, 1)
+    assert left["splits"] == {"train": [], "eval": named["eval"]}
+    assert left["holdout"] == {**one["holdout"], "train": 0}
+    assert "warning: one: no task is left to train: all of its tasks are excluded (exclude fewer)" in told
+    code, out, told = run("harbor", "lock", *excluding)
+    assert "one: train has no task\n" in out and "one: 1 refused" not in out
+    (tmp_path / "left.yaml").write_text(text.replace("name: one\n", f"name: one\n  exclude_tasks: [{named['train'][0]}]\n"))
+    assert "warning: one: no task is left to train" in run("prepare", "left.yaml")[2]
     code, _, told = run("harbor", "fetch", "c.yaml", "environments.0.service_kwargs.dataset=gone", "environments.1.name=one")
     assert code == exits.CONFIG
     assert "command line: environments.0.service_kwargs.dataset: no such file or directory: gone" in told

@@ -69,15 +69,15 @@ def test_h022_fetch_resolves_what_moves_when_it_is_asked(tmp_path: Path, run: Ru
     code, out, told = run("harbor", "fetch", config, "--update", "--json")
     assert code == exits.DONE
     (row,) = map(json.loads, out.splitlines())
-    assert set(row) == {"environment", "lock", "lock_digest", "tasks", "runnable", "fetched"}
+    assert set(row) == {"environment", "lock", "lock_digest", "tasks", "excluded", "runnable", "fetched"}
     assert (row["environment"], row["tasks"], row["runnable"], row["fetched"]) == ("e0", 2, 1, 2)
     assert Path(row["lock"]).is_file()
     code, out, _ = run("harbor", "fetch", config)
     assert code == exits.DONE
     table = " ".join(out.split())
-    assert "environment ┃ tasks ┃ runnable ┃ fetched" in table
+    assert "environment ┃ tasks ┃ excluded ┃ runnable ┃ fetched" in table
     assert "e0: 1 refused as task_config, such as t2: task_config: instruction.md" in table
-    assert row["lock_digest"][:19] in table
+    assert f"e0: lock {row['lock']} ({row['lock_digest'][:19]})" in table
 
 
 def test_several_entries_and_all_their_problems(tmp_path: Path, run: Run, repository: Repository) -> None:

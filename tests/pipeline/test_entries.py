@@ -195,5 +195,5 @@ def test_a_split_without_a_task_is_refused_with_its_cause(
     where = "environments.0.exclude_tasks" if excludes else "environments.0.service_kwargs.holdout.ignore_inputs"
     why = " but those that are excluded" if excludes else f": {shared}"
     assert (problem.key, problem.rule) == (where, f"split 'eval' lists no task{why}")
-    warning = f"warning: tasks: the hold-out leaves no task to eval: {shared}"
+    warning = f"warning: tasks: no task is left to eval: {shared}"
     assert (warning in (tmp_path / "console.txt").read_text()) != excludes

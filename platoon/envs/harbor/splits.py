@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ HOLDOUT_SPLITS = ("train", "eval")
 class Splits:
     """named: split to task ids in order, None when every split lists `every`. holdout: counts and digest of a hold-out.
 
-    empty: why a side of the hold-out has no task.
+    empty: why a side of the hold-out, or a split of which all is excluded, has no task.
     """
 
     every: tuple[str, ...]
@@ -39,6 +39,18 @@ class Splits:
                 Problem(f"no split is called {split}", key="splits", advice=f"known here: {', '.join(sorted(self.named))}")
             )
         return self.named[split]
+
+    def without(self, excluded: Container[str]) -> Splits:
+        """What is left to play of an entry that excludes tasks. Which are held out does not depend on it, nor does the digest."""
+
+        def kept(ids: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(name for name in ids if name not in excluded)
+
+        named = None if self.named is None else {split: kept(ids) for split, ids in self.named.items()}
+        held = None if self.holdout is None else {**self.holdout, **{side: len((named or {})[side]) for side in HOLDOUT_SPLITS}}
+        emptied = any(ids and not kept(ids) for ids in (self.named or {}).values())
+        empty = Problem("all of its tasks are excluded", key="exclude_tasks", advice="exclude fewer") if emptied else self.empty
+        return replace(self, every=kept(self.every), named=named, holdout=held, empty=empty)
 
 
 def split_lock(lock: HarborLock, options: HarborOptions, base: Path) -> Splits:
