@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from platoon.config.files import named_path
-from platoon.config.text import counted, printable
+from platoon.config.text import counted, few, printable
 from platoon.envs.harbor.fetch import Fetched, fetch
+from platoon.envs.harbor.format import TaskRefused, read_toml
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import ROOM_ADVICE, HarborCache, no_room
 from platoon.envs.harbor.selection import unknown_tasks
 from platoon.envs.harbor.sources.git_command import GitError
 from platoon.envs.harbor.sources.protocol import WORKERS, FetchTools, Recorded
+from platoon.envs.harbor.specs import unserved
 from platoon.envs.harbor.splits import Splits
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
@@ -110,6 +112,19 @@ def say_idle_holdout(say: Callable[[str], None], label: str, splits: Splits) -> 
         bare = " and ".join(name for name, ids in (splits.named or {}).items() if not ids)
         advice = f" ({splits.empty.advice})" if splits.empty.advice else ""
         say(f"warning: {label}: no task is left to {bare}: {splits.empty.rule}{advice}")
+
+
+def say_unserved(say: Callable[[str], None], label: str, lock: HarborLock, cache: HarborCache, excluded: Container[str]) -> None:
+    """Warns of tasks that are runnable as far as a lock goes, and that no session opens: a run with one of them stops."""
+    found: dict[str, list[str]] = {}
+    for row in lock.tasks:
+        if row.runnable and row.name not in excluded:
+            # What the cache has of it may be damaged: who plays it tells.
+            with suppress(TaskRefused):
+                for why in unserved(read_toml(cache.task(row.digest)), row):
+                    found.setdefault(why, []).append(row.name)
+    for why, names in found.items():
+        say(f"warning: {label}: a run with {few(names)} stops: {why}")
 
 
 def recorded_datasets(datasets: Mapping[str, Any], site: Site) -> dict[str, Recorded]:

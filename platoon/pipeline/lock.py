@@ -36,6 +36,7 @@ from platoon.pipeline.datasets import (
     of_entry,
     recorded_datasets,
     say_idle_holdout,
+    say_unserved,
     say_warnings,
 )
 from platoon.pipeline.providers import check_providers
@@ -179,6 +180,7 @@ def _harbor_entry(
         raise ConfigError(problems)
     splits = split_lock(fetched.lock, options, base)
     say_idle_holdout(tools.say, label, splits.without(excluded))
+    say_unserved(tools.say, label, fetched.lock, tools.cache, excluded)
     summary = {"dataset": fetched.lock.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
     if splits.named is not None and splits.holdout is None:
         summary["splits"] = {name: list(ids) for name, ids in splits.named.items()}

@@ -31,6 +31,8 @@ KEPT_LINES = 60
 RULES = ("resolve", "lock", "plan", "image_map")
 # What the target itself says of its job, which makes nothing (rules/images.smk).
 TARGET = "all inputs are there"
+# How our own commands begin a line that a person should see whatever becomes of the step.
+WARNING = "warning: "
 # A dry run's lines are Snakemake's own.
 _PLANNED = re.compile(r"^Job \d+: (?P<message>.+)$")
 _STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
@@ -49,6 +51,8 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
                 if (found := (_PLANNED if dry_run else TIMED).match(text)) and found["message"] != TARGET:
                     steps += 1
                     console.say(f"{'would ' if dry_run else ''}{found['message']}")
+                elif text.startswith(WARNING):
+                    console.say(text)
         except SystemExit:
             # TERM, which came to this process alone. The way out waits for the workflow.
             process.terminate()

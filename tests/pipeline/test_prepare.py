@@ -45,8 +45,12 @@ def test_a_recipe_from_another_folder(
 ) -> None:
     """Everything, then nothing; a touched file reruns nothing, a changed task what depends on it, a broken one is a refusal."""
     root = make_recipe()
+    compose = root / "data/tasks/t1/environment/docker-compose.yaml"
+    compose.parent.mkdir(exist_ok=True)
+    compose.write_text("services: {main: {}, db: {image: redis}}\n")
     code, lines = prepare(root / "recipe.yaml")
     assert code == 0, lines
+    assert any(line.startswith("warning: tasks: a run with t1 stops: it is a stack of several containers") for line in lines)
     assert {"resolve warm", "resolve main", "map the images of main"} <= set(lines)
     assert lines[-1] == f"ready: {root}/recipe.yaml"
     results = tmp_path / "somewhere else/results"

@@ -69,3 +69,37 @@ def test_the_folder_of_a_configuration(tmp_path: Path, monkeypatch: pytest.Monke
     outside = results / "outside" / tmp_path.relative_to("/") / "rl.yaml.inputs"
     assert inputs_of_config(results, Path("../rl.yaml")) == outside
     assert inputs_of_config(results, Path("rl")) == results / "rl.inputs", "no unit has a dot in its name"
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"environment/docker-compose.yaml": "services: {main: {}, db: {image: redis}}\n"}, "it is a stack of several containers"),
+        ({"environment/docker-compose.yaml": "services: {main: {cap_drop: [ALL]}}\n"}, "its compose file sets up main"),
+        ({"environment/Dockerfile": "FROM debian:12\nRUN true\nCOPY a /a\n", "environment/a": ""}, "its Dockerfile ends in steps"),
+        (
+            {"task.toml": 'metadata.family = "f0"\n[[environment.mcp_servers]]\nname = "m"\nurl = "http://x"\n'},
+            "it gives agents MCP servers",
+        ),
+        (
+            {"task.toml": 'metadata.family = "f0"\n[verifier]\nenvironment_mode = "separate"\n'},
+            "its tests run in a sandbox of their own",
+        ),
+    ],
+)
+def test_tasks_that_no_session_opens_are_told_before_a_run(
+    make_recipe: MakeRecipe, run: Run, files: dict[str, str], told: str
+) -> None:
+    root = make_recipe()
+    for name, text in files.items():
+        for task in ("t1", "t2"):
+            (root / "data/tasks" / task / name).parent.mkdir(exist_ok=True)
+            (root / "data/tasks" / task / name).write_text(text)
+    config = root / "configs/rl.yaml"
+    warning = f"warning: tasks: a run with t1, t2 stops: {told}"
+    for command in (("harbor", "fetch"), ("prepare",)):
+        code, text = run(*command, config)
+        assert code == exits.DONE, text
+        assert any(line.startswith(warning) for line in text.splitlines()), text
+    edit(config, "service: harbor", "service: harbor\n  exclude_tasks: [t1]")
+    assert f"a run with t2 stops: {told}" in run("prepare", config)[1]

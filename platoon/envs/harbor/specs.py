@@ -13,6 +13,7 @@ from platoon.core.protocols import Mount, SessionNeeds
 from platoon.envs.harbor.format import HarborTask
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.task_toml import TaskToml
 from platoon.envs.harbor.templates import resolve_env
 from platoon.errors import EnvNotPrepared, EnvSetupError
 from platoon.images.plan import NO_IMAGE
@@ -93,21 +94,25 @@ def apply_needs(spec: SandboxSpec, needs: SessionNeeds | None) -> SandboxSpec:
 
 def refusals(task: HarborTask, row: LockRow, options: HarborOptions, provider: SandboxProvider) -> Iterator[str]:
     """Everything that keeps a task from running on this provider under these options, with the way out."""
-    verifier = task.verifier
-    yield from row_refusals(row)
+    yield from unserved(task, row)
     # A compose file may ask for GPUs too: the row has both.
     gpus = row.flags.get("gpus") or task.environment.gpus
     if gpus and "gpu" not in provider.capabilities:
         yield f"it asks for {gpus} GPUs, and the provider {provider.name} gives none"
     if network_of(task, options) == "none" and (why := network_none_refusal(provider)):
         yield f"it runs without a network, and {why}"
-    if verifier.separate:
+    yield from _user_refusals(task, options, provider)
+
+
+def unserved(task: HarborTask | TaskToml, row: LockRow) -> Iterator[str]:
+    """What a task asks for that no session does, whatever the provider and the options."""
+    yield from row_refusals(row)
+    if task.verifier.separate:
         yield "its tests run in a sandbox of their own, which is not served (set [verifier].environment_mode to shared)"
-    if other := sorted({hook.service for hook in verifier.collect} - {"main"}):
+    if other := sorted({hook.service for hook in task.verifier.collect} - {"main"}):
         yield f"a collect hook runs in the service {other[0]}, and only main is served"
     if task.environment.mcp_servers:
-        yield f"it gives agents the MCP server {task.environment.mcp_servers[0].name}, which sessions do not offer (exclude_tasks)"
-    yield from _user_refusals(task, options, provider)
+        yield "it gives agents MCP servers, which sessions do not offer (exclude_tasks leaves it out)"
 
 
 def row_refusals(row: LockRow) -> Iterator[str]:

@@ -113,7 +113,7 @@ REFUSED = [
     ('[agent]\nuser = "me"\n', {"agent_user": "ignore"}, "process", None),
     ("[verifier]\nuser = 3\n", {"agent_user": "ignore", "verifier_user": "refuse"}, "process", "names the user 3"),
     ("", {"agent_user": "honor"}, "process", "cannot be honored"),
-    ('[[environment.mcp_servers]]\nname = "m"\nurl = "http://x"\n', {}, "process", "the MCP server m"),
+    ('[[environment.mcp_servers]]\nname = "m"\nurl = "http://x"\n', {}, "process", "gives agents MCP servers"),
 ]
 
 
