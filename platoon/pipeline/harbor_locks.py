@@ -137,7 +137,7 @@ def _unread(rows: Iterable[LockRow], cache: HarborCache) -> dict[str, tuple[int,
 
 
 def _answer(options: HarborOptions, base: Path, cache: HarborCache, label: str) -> Answer:
-    search = find_answer(read_request(options, base, cache))
+    search = find_answer(read_request(options, base, cache), cache)
     if search.answer is None:
         rule = f"environment {label} has no lock {cache.told}"
         if search.passed_over:

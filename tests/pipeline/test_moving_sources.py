@@ -78,6 +78,34 @@ def test_h021_h022_runs_take_what_was_resolved(
     assert digest_of(read_inputs(tmp_path / "one", site, recipe / "configs")) == digest_of(made)
 
 
+@pytest.mark.parametrize("lock", ["", "lock: ../mine.lock.json\n    "])
+def test_another_question_is_asked_of_the_commit_that_was_locked(
+    recipe: Path, repository: Repository, tmp_path: Path, site: Site, console: Console, lock: str
+) -> None:
+    config = recipe / "configs/rl.yaml"
+    config.write_text(config.read_text().replace("dataset: ", f"{lock}dataset: "))
+    first = update(recipe, site, console)
+    repository.task("t9", {"task.toml": '[metadata]\nfamily = "f9"\n'})
+    repository.commit()
+    config.write_text(config.read_text().replace("    holdout: ", "    refuse: {gpus: false}\n    holdout: "))
+    (row,) = fetch_entries(config, site, fetch_tools(site, console))
+    assert (HarborLock.read(Path(row.lock)).resolved, row.tasks) == (first, 4)
+    told = (tmp_path / "console.txt").read_text()
+    assert f"@main: stays at {first}, as it was locked before (--update moves it)\n" in told
+    assert update(recipe, site, console) != first
+    # Of another folder, or of another branch, nothing was locked.
+    if not lock:
+        other = recipe / "other.yaml"
+        other.write_text(
+            config.read_text().replace("extends: ", "extends: configs/").replace("gpus: false", "per_task_build: true")
+        )
+        with pytest.raises(ConfigError, match="no lock says what it was"):
+            fetch_entries(other, site, fetch_tools(site, console))
+    config.write_text(config.read_text().replace("@main", "@other").replace("gpus: false", "gpus: true"))
+    with pytest.raises(ConfigError, match="no lock says what it was"):
+        fetch_entries(config, site, fetch_tools(site, console))
+
+
 @pytest.mark.parametrize("lost", ["tasks", "everything"])
 def test_a_cache_that_was_emptied_gets_what_the_inputs_recorded(
     recipe: Path, repository: Repository, tmp_path: Path, site: Site, console: Console, lost: str

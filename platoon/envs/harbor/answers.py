@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,10 @@ META_SUFFIX = ".lock.meta.json"
 
 @dataclass(frozen=True)
 class Request:
-    """What an entry asks for. inputs: its digest, 64 hex. path: where its lock is. legacy_inputs: the digest as 0.4 made it."""
+    """What an entry asks for. inputs: its digest, 64 hex. path: where its lock is. legacy_inputs: the digest as 0.4 made it.
+
+    latest_path: of its source in its folder, whatever is asked for, where the digest of the latest lock is.
+    """
 
     options: HarborOptions
     source: Source
@@ -41,6 +46,7 @@ class Request:
     legacy_inputs: str
     path: Path
     legacy_path: Path
+    latest_path: Path
 
     @property
     def lock_key(self) -> str:
@@ -58,10 +64,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Search:
-    """answer: None where there is none. passed_over: locks that were there and do not answer, each with why, for messages."""
+    """answer: None where there is none. passed_over: locks that were there and do not answer, each with why, for messages.
+
+    earlier: where there is no answer, a lock of the same source that answered another question.
+    """
 
     answer: Answer | None
     passed_over: tuple[str, ...] = ()
+    earlier: HarborLock | None = None
 
 
 def read_request(options: HarborOptions, base: Path, cache: HarborCache) -> Request:
@@ -99,6 +109,7 @@ def read_request(options: HarborOptions, base: Path, cache: HarborCache) -> Requ
         legacy,
         named or cache.lock_by_name(lock_name(inputs, source)),
         named or cache.lock_by_name(legacy[:16]),
+        cache.latest_lock(_source_name(source, base, asked)),
     )
 
 
@@ -146,9 +157,16 @@ def lock_name(inputs: str, source: Source) -> str:
     return hashlib.sha256(f"{inputs}\0{source.root.absolute()}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def find_answer(request: Request) -> Search:
+def _source_name(source: Source, base: Path, asked: Mapping[str, Any]) -> str:
+    """Names a source as the configurations of a folder mean it."""
+    parts = [os.path.realpath(base), source.reference, json.dumps(asked, sort_keys=True)]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def find_answer(request: Request, cache: HarborCache) -> Search:
     """The lock that answers a request, if there is one."""
     passed_over: list[str] = []
+    earlier: list[HarborLock] = []
     for path in dict.fromkeys((request.path, request.legacy_path)):
         if not path.is_file():
             continue
@@ -161,7 +179,11 @@ def find_answer(request: Request) -> Search:
         if why is None:
             return Search(Answer(lock, path), tuple(passed_over))
         passed_over.append(f"{path}: {why}")
-    return Search(None, tuple(passed_over))
+        earlier.append(lock)
+    with suppress(ConfigError, OSError, ValueError):
+        earlier.append(HarborLock.read(cache.lock_by_digest(request.latest_path.read_text().strip())))
+    of_source = (lock for lock in earlier if lock.dataset == request.source.reference)
+    return Search(None, tuple(passed_over), next(of_source, None))
 
 
 def why_not(lock: HarborLock, request: Request) -> str | None:

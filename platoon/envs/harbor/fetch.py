@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from platoon.artifacts.publish import WRITABLE, publish_json
+from platoon.artifacts.publish import WRITABLE, publish_bytes, publish_json
 from platoon.config.text import printable, short_path
 from platoon.envs.harbor import selection
 from platoon.envs.harbor.answers import Answer, Request, Search, find_answer, is_current, meta_path, read_request
@@ -66,13 +66,13 @@ def fetch(
     tools = tools or FetchTools(cache)
     check_places(cache)
     request = read_request(options, base, cache)
-    search = _search(request)
+    search = _search(request, cache)
     if (done := _done(request, search, tools, update, recorded)) is not None:
         return done
-    resolution = _resolution(request, search, update, recorded)
+    resolution = _resolution(request, search, tools, update, recorded)
     with file_lock(cache.fetch_lock(request.lock_key), timeout_s=LOCK_TIMEOUT_S, what=f"fetching {request.source.reference}"):
         # Another fetch of the same may have done it while this one waited.
-        search = _search(request)
+        search = _search(request, cache)
         if (done := _done(request, search, tools, update, recorded)) is not None:
             return done
         sweep_staging(cache)
@@ -128,9 +128,9 @@ def recorded_of(lock: HarborLock) -> Recorded:
     return Recorded(lock.resolved, lock.source)
 
 
-def _search(request: Request) -> Search:
+def _search(request: Request, cache: HarborCache) -> Search:
     # What is read again at each fetch is answered by no lock.
-    return Search(None) if request.source.is_local else find_answer(request)
+    return Search(None) if request.source.is_local else find_answer(request, cache)
 
 
 def _done(request: Request, search: Search, tools: FetchTools, update: bool, recorded: Recorded | None) -> Fetched | None:
@@ -152,7 +152,7 @@ def _unmoved(request: Request, search: Search, dataset: Dataset, cache: HarborCa
     return _published(answer, request, cache) if same and is_current(answer.lock, cache) else None
 
 
-def _resolution(request: Request, search: Search, update: bool, recorded: Recorded | None) -> Recorded | None:
+def _resolution(request: Request, search: Search, tools: FetchTools, update: bool, recorded: Recorded | None) -> Recorded | None:
     """What a moving source is taken to be. Raises NotPreparedError where nothing says so and nobody asked what it is now."""
     if request.source.pinned or update:
         return None
@@ -160,6 +160,9 @@ def _resolution(request: Request, search: Search, update: bool, recorded: Record
         return recorded
     if search.answer is not None:
         return recorded_of(search.answer.lock)
+    if search.earlier is not None:
+        tools.say(f"{request.source.reference}: stays at {search.earlier.resolved}, as it was locked before (--update moves it)")
+        return recorded_of(search.earlier)
     rule = "what it names may move, and no lock says what it was"
     if search.passed_over:
         rule += f" ({'; '.join(search.passed_over)})"
@@ -193,6 +196,8 @@ def _write(lock: HarborLock, meta: Mapping[str, Any], request: Request) -> None:
         make_directory(request.path.parent)
         lock.write(request.path)
         publish_json(meta_path(request.path), meta, WRITABLE)
+        make_directory(request.latest_path.parent)
+        publish_bytes(request.latest_path, lock.digest.encode(), WRITABLE)
     except OSError as error:
         if request.options.lock is None or error.errno not in NO_PLACE:
             raise

@@ -66,6 +66,10 @@ class HarborCache:
     def lock_by_name(self, name: str) -> Path:
         return self.root / "locks" / f"{name}.lock.json"
 
+    def latest_lock(self, name: str) -> Path:
+        """Where the digest of the lock stands that a place's source was last locked to, whatever of it was asked for."""
+        return self.root / "locks" / "latest" / name
+
     def fetch_lock(self, name: str) -> Path:
         """The flock under which fetches of one lock take turns."""
         return self.root / ".locks" / f"fetch-{name}.lock"

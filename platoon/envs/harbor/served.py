@@ -82,7 +82,7 @@ def serve_request(options: HarborOptions, base: Path, cache_dir: Path) -> Served
         assert options.lock is not None
         return serve_lock(named_path(options.lock, base), cache_dir, options, base)
     request = read_request(options, base, cache)
-    search = find_answer(request)
+    search = find_answer(request, cache)
     if search.answer is None:
         rule = f"no lock {cache.told} answers what the environment asks for"
         if search.passed_over:

@@ -226,7 +226,7 @@ def test_a_lock_in_a_file_of_ones_own(hub: FakeHuggingFace, cache: HarborCache, 
 def test_a_lock_of_other_settings_in_that_file(hub: FakeHuggingFace, cache: HarborCache, tmp_path: Path) -> None:
     first = fetch(options(lock="mine.lock.json"), tmp_path, cache)
     request = read_request(options(lock="mine.lock.json", refuse={"gpus": False}), tmp_path, cache)
-    search = find_answer(request)
+    search = find_answer(request, cache)
     assert search.answer is None
     assert search.passed_over == (f"{first.path}: was written for other settings",)
 
