@@ -140,7 +140,9 @@ def _answer(options: HarborOptions, base: Path, cache: HarborCache, label: str) 
     search = find_answer(read_request(options, base, cache), cache)
     if search.answer is None:
         rule = f"environment {label} has no lock {cache.told}"
+        if search.earlier is not None:
+            rule = f"environment {label} asks its dataset for something else than what was locked"
         if search.passed_over:
-            rule += f" that answers it ({'; '.join(search.passed_over)})"
+            rule += f" ({'; '.join(search.passed_over)})"
         raise NotPreparedError(Problem(rule, advice=FETCH_ADVICE))
     return search.answer

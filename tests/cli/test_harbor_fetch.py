@@ -418,3 +418,19 @@ def test_a_dataset_that_is_no_reference_is_told_once(tmp_path: Path, run: Run, d
     assert code == exits.CONFIG
     assert text.count("environments.0.service_kwargs.dataset: ") == 1
     assert f"c.yaml: environments.0.service_kwargs.dataset: {told}" in text
+
+
+@pytest.mark.parametrize("command", [("lock", "--check"), ("verify",), ("images", "plan")])
+def test_a_question_that_changed_is_told_as_that(tmp_path: Path, run: Run, command: tuple[str, ...]) -> None:
+    Repository(tmp_path / "data").task("t1")
+    overlay = tmp_path / "edits/overlay.toml"
+    overlay.parent.mkdir()
+    overlay.write_text('[[edit]]\nfile = "instruction.md"\npattern = "D"\n')
+    config = write(tmp_path / "c.yaml", {"dataset": "data", "overlays": ["edits"]})
+    code, _, told = run("harbor", *command, config)
+    assert code == exits.CONFIG and "environment e0 has no lock in the cache" in told
+    assert run("harbor", "fetch", config)[0] == exits.DONE
+    overlay.write_text(overlay.read_text() + 'replace = "U"\n')
+    code, _, told = run("harbor", *command, config)
+    assert code == exits.CONFIG
+    assert "e0 asks its dataset for something else than what was locked (run platoon harbor fetch CONFIG)" in told
