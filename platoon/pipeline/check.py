@@ -14,7 +14,7 @@ from platoon.envs.harbor.answers import Request, read_request
 from platoon.envs.harbor.holdout import unknown_fields
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
-from platoon.envs.harbor.selection import add_index_files, metadata_fields, select
+from platoon.envs.harbor.selection import add_index_files, select
 from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
@@ -138,7 +138,7 @@ def _index_fields(request: Request) -> set[str] | None:
     # What an index file adds nothing to is a fetch's to warn of.
     listed = add_index_files(dataset.list_tasks(), options, dataset, reference, lambda _: None)
     chosen = select(listed, options, request.lists, reference)
-    return {*metadata_fields(options), *(name for task in chosen for name in task.index)}
+    return {*options.metadata_fields, *(name for task in chosen for name in task.index)}
 
 
 def check_config(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Kind:

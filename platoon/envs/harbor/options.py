@@ -82,6 +82,9 @@ class IndexMetadata(ConfigModel):
     """names below `[metadata]`"""
 
 
+SELECTED_FIRST = "comes from [metadata], which is read of tasks once they are selected"
+SELECT_ADVICE = "select by name, by a file of tasks, or by a field of an index file"
+
 # Of the index.
 FieldName = Annotated[str, Field(min_length=1)]
 
@@ -265,6 +268,8 @@ class HarborOptions(ConfigModel):
         for key in self.select:
             if key.startswith("flags."):
                 yield Problem("selects by index fields and name alone", key=f"select.{key}")
+            elif key.removeprefix("index.") in {*self.metadata_fields} - {"name"} and not self.has_index_file:
+                yield Problem(SELECTED_FIRST, key=f"select.{key}", advice=SELECT_ADVICE)
 
     def _source_checks(self) -> Iterator[Problem]:
         served = [key for key in ("dataset", "adapter", "dataset_dir", "task_dirs") if getattr(self, key) is not None]
@@ -290,6 +295,15 @@ class HarborOptions(ConfigModel):
     def is_locked(self) -> bool:
         """Whether what is served has a lock: it is fetched, or read from the lock that is named."""
         return self.is_fetched or self.lock is not None
+
+    @property
+    def metadata_fields(self) -> list[str]:
+        """Names of `[metadata]` scalars that become index fields."""
+        return [name for item in self.index if isinstance(item, IndexMetadata) for name in item.metadata]
+
+    @property
+    def has_index_file(self) -> bool:
+        return not all(isinstance(item, IndexMetadata) for item in self.index)
 
     @property
     def _names_a_registry(self) -> bool:

@@ -16,7 +16,7 @@ from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.files import named_path, read_bytes
 from platoon.config.model import did_you_mean
 from platoon.config.text import few, printable, show
-from platoon.envs.harbor.options import HarborOptions, IndexFile, IndexMetadata
+from platoon.envs.harbor.options import SELECT_ADVICE, SELECTED_FIRST, HarborOptions, IndexFile, IndexMetadata
 from platoon.envs.harbor.sources.protocol import Dataset, SourceTask
 from platoon.errors import ConfigError, Problem
 
@@ -78,7 +78,9 @@ def select(tasks: Sequence[SourceTask], options: HarborOptions, lists: Sequence[
     for key, wanted in options.select.items():
         name = key.removeprefix("index.")
         if name != "name" and not any(name in task.index for task in tasks):
-            problems.append(Problem("no task has this field", key=f"select.{key}", file=shown_as))
+            later = name in options.metadata_fields
+            rule, advice = (SELECTED_FIRST, SELECT_ADVICE) if later else ("no task has this field", "")
+            problems.append(Problem(rule, key=f"select.{key}", file=shown_as, advice=advice))
             continue
         values = wanted if isinstance(wanted, list) else [wanted]
         problems += _idle_values(tasks, name, values, f"select.{key}", shown_as)
@@ -94,11 +96,6 @@ def unknown_tasks(names: Iterable[str], known: Collection[str], key: str, shown_
     """A problem for ids that no task has. shown_as: where the tasks are."""
     if unknown := sorted(set(names).difference(known)):
         yield Problem(f"no task is called {few(unknown)}", key=key, file=shown_as, advice=did_you_mean(unknown[0], known))
-
-
-def metadata_fields(options: HarborOptions) -> list[str]:
-    """Names of `[metadata]` scalars that become index fields."""
-    return [name for item in options.index if isinstance(item, IndexMetadata) for name in item.metadata]
 
 
 def add_metadata(index: Mapping[str, Any], metadata: Mapping[str, Any], names: Iterable[str], task: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class _Taker:
 
     @property
     def names(self) -> Sequence[str]:
-        return selection.metadata_fields(self.request.options)
+        return self.request.options.metadata_fields
 
     def take_known(self, task: SourceTask) -> bool:
         """Takes a task that the cache has; False when it must be fetched."""

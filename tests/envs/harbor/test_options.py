@@ -70,6 +70,10 @@ def test_defaults() -> None:
         ({"dataset": "d", "refuse": {"gpu": True}}, ["e.refuse.gpu: unknown key (did you mean gpus?)"]),
         ({"dataset": "d", "refuse": {"gpus": 1}}, ["e.refuse.gpus: must be true or false, got 1"]),
         ({"dataset": "d", "select": {"flags.os": "linux"}}, ["e.select.flags.os: selects by index fields"]),
+        (
+            {"dataset": "d", "index": [{"metadata": ["name", "kind"]}], "select": {"name": "a*", "index.kind": "easy"}},
+            ["e.select.index.kind: comes from [metadata], which is read of tasks once they are selected (select by name, "],
+        ),
         ({"dataset": "d", "network_policy": "foo"}, ["e.network_policy: must be one of task or none"]),
         ({"dataset": "d", "tool_timeout_s": 0}, ["e.tool_timeout_s: must be above 0, got 0"]),
     ],

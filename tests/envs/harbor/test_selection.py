@@ -113,6 +113,10 @@ INDEX = {"index": ["x.json"]}
         ({**INDEX, "select": {"index.number": [True]}}, "select.index.number: no task has the value true"),
         ({**INDEX, "select": {"kind": "easy", "number": 2}}, "select: no task is selected"),
         *(({"index": [{"metadata": [name]}]}, f"metadata.{name} is no scalar") for name in ("list", "nan", "inf", "large")),
+        (
+            {"index": [{"metadata": ["list"]}, "x.json"], "select": {"list": 1}},
+            "select.list: comes from [metadata], which is read of",
+        ),
         ({"index": ["gone.json"]}, "data/gone.json: cannot be read"),
         ({"index": ["../x.json"]}, "must stay inside the dataset"),
         ({"dataset": "nowhere"}, "nowhere: no such directory"),
