@@ -88,6 +88,9 @@ def _to_dict(preview: Preview) -> dict[str, Any]:
     row = built.row
     compose = row.compose or {}
     idle = [f"the overlay {printable(name)} does not match {printable(row.name)} (--name, --index)" for name in preview.idle]
+    if preview.lifted:
+        names = ", ".join(map(printable, preview.lifted))
+        idle.append(f"overlays match by [metadata]: a fetch has it where index: [{{metadata: [{names}]}}] lists it")
     return {
         "name": row.name,
         "digest": row.digest,

@@ -208,6 +208,7 @@ replace = "nothing"
         ('name = "group/*"', ["--name", "group/task"], True),
         ('family = "web"', [], True),
         ('family = "web"', ["--index", "family=other"], False),
+        ('family = "web"', ["--index", "family=web"], True),
         ('split = ["a", "b"]', [], False),
         ('split = ["a", "b"]', ["--index", "split=b"], True),
     ],
@@ -224,6 +225,8 @@ def test_overlays_apply_where_they_match(
     assert (found["overlays"], found["unrewritable_references"] == []) == ((["overlay"], True) if matches else ([], False))
     idle = f"the overlay overlay does not match {found['name']} (--name, --index)"
     assert (idle in found["warnings"]) is not matches
+    lifted = "overlays match by [metadata]: a fetch has it where index: [{metadata: [family]}] lists it"
+    assert (lifted in found["warnings"]) is ("family" in match and not arguments)
     # The task itself stays as it is.
     assert (task / "instruction.md").read_text() == "Ask db:5432.\n"
     (overlay / "overlay.toml").write_text(OVERLAY.format(match=match, pattern="nowhere"))

@@ -119,7 +119,8 @@ def _tell_idle_overlays(request: Request, taken: TakenTasks, tools: FetchTools) 
     for overlay in request.overlays:
         if overlay.name not in used:
             unknown = [printable(f"match.{name}") for name in overlay.match if name not in known]
-            why = f" (no task has {', '.join(unknown)})" if unknown else ""
+            advice = "; a field of [metadata] has to be listed: index: [{metadata: [...]}]"
+            why = f" (no task has {', '.join(unknown)}{advice})" if unknown else ""
             tools.say(f"warning: {request.source.reference}: no task matches the overlay {printable(overlay.name)}{why}")
 
 

@@ -26,10 +26,11 @@ from platoon.host.scratch import node_scratch
 @dataclass(frozen=True)
 class Preview:
     """built: the row, its images' `kind` still `build`, since who shares a build is of a whole dataset. idle: overlays that do not
-    match the task."""
+    match the task. lifted: the fields of `[metadata]` by which others do, which a dataset has to list to have them."""
 
     built: BuiltRow
     idle: tuple[str, ...] = ()
+    lifted: tuple[str, ...] = ()
 
 
 def preview_task(
@@ -53,6 +54,8 @@ def preview_task(
     fields = {**metadata, **(index or {})}
     matched = [overlay for overlay in overlays if overlay.matches(task.id, fields)]
     idle = tuple(overlay.name for overlay in overlays if overlay not in matched)
+    asked = {name for overlay in matched for name in overlay.match} - {"name"}
+    lifted = tuple(sorted(asked.intersection(metadata).difference(index or {})))
     try:
         with TemporaryDirectory(prefix="platoon-plan-", dir=node_scratch()) as place:
             tools = FetchTools(HarborCache(Path(place) / "harbor"))
@@ -61,6 +64,6 @@ def preview_task(
                 settings = settings_of(task, matched, refuse or Refuse(), ready.upstream_digest, ready.refusal)
                 publish_task(ready.directory, ready.contents, tools.cache, settings.programs)
                 kept = tools.cache.task(ready.contents.digest)
-                return Preview(build_row(task, kept, ready.contents, fields, settings), idle)
+                return Preview(build_row(task, kept, ready.contents, fields, settings), idle, lifted)
     except HASH_ERRORS as error:
         raise ConfigError(Problem(f"cannot be read: {fault_text(error, directory)}", file=shown)) from None
