@@ -184,6 +184,8 @@ def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     print_table(console, "datasets", cells, ("environment", "tasks", "excluded", "runnable", "fetched", "held out"))
     for row in rows:
         say(console, f"{row.environment}: lock {row.lock} ({row.lock_digest[:19]})")
+        if not row.resolved.startswith("tree:"):
+            say(console, f"{row.environment}: resolved to {row.resolved}")
         for split, ids in (row.splits or {}).items():
             names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))
             say(console, f"{row.environment}: {split} has {f'{len(ids)}: {names}' if ids else 'no task'}")

@@ -25,7 +25,7 @@ from platoon.site import Site
 from platoon.train.config_defs.entries import EnvironmentConfig
 
 # Of a fetched entry, in `--json`.
-SHOWN = ("environment", "lock", "lock_digest", "tasks", "excluded", "runnable", "fetched", "holdout")
+SHOWN = ("environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched", "holdout", "changes")
 
 
 class EnvironmentsFile(ConfigModel):
@@ -39,12 +39,13 @@ class FetchedEntry:
     """One line of a fetch. lock: path of the lock by name. tasks: of the lock, `excluded` among them, which nothing else counts.
 
     fetched: tasks that were copied. refusals: code to count and example. splits: ids by split, None where every split lists every
-    runnable task.
+    runnable task. changes: since the lock before, where its source has moved.
     """
 
     environment: str
     lock: str
     lock_digest: str
+    resolved: str
     tasks: int
     excluded: int
     runnable: int
@@ -52,6 +53,7 @@ class FetchedEntry:
     holdout: Mapping[str, Any] | None
     refusals: Mapping[str, tuple[int, str]]
     splits: Mapping[str, Sequence[str]] | None
+    changes: Mapping[str, Any] | None
 
     def to_dict(self, *, splits: bool) -> dict[str, Any]:
         """What `--json` prints; splits: with the ids of each."""
@@ -109,6 +111,8 @@ def fetch_entries(
             "holdout": None,
             **entry_summary(fetched, splits, label),
             "lock": str(fetched.path),
+            "resolved": fetched.lock.resolved,
+            "changes": None if fetched.changes is None else vars(fetched.changes),
             "excluded": len(excluded),
             "runnable": len(splits.every),
             "fetched": fetched.copied,

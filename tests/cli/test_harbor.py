@@ -151,7 +151,7 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     code, out, _ = run("harbor", "fetch", "c.yaml", "--json")
     assert code == 0
     one, two = (json.loads(line) for line in out.splitlines())
-    assert set(one) == {"environment", "lock", "lock_digest", "tasks", "excluded", "runnable", "fetched", "holdout"}
+    assert set(one) == {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched", "holdout"}
     assert (one["environment"], one["tasks"], one["runnable"], one["fetched"]) == ("one", 3, 2, 3)
     assert one["holdout"]["eval"] + one["holdout"]["train"] == 2
     assert len(one["holdout"]["eval_digest"]) == 64

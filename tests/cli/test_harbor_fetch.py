@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,15 +70,32 @@ def test_h022_fetch_resolves_what_moves_when_it_is_asked(tmp_path: Path, run: Ru
     code, out, told = run("harbor", "fetch", config, "--update", "--json")
     assert code == exits.DONE
     (row,) = map(json.loads, out.splitlines())
-    assert set(row) == {"environment", "lock", "lock_digest", "tasks", "excluded", "runnable", "fetched"}
+    assert set(row) == {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched"}
     assert (row["environment"], row["tasks"], row["runnable"], row["fetched"]) == ("e0", 2, 1, 2)
     assert Path(row["lock"]).is_file()
     code, out, _ = run("harbor", "fetch", config)
-    assert code == exits.DONE
+    assert code == exits.DONE and f"e0: resolved to {repository.git('rev-parse', 'HEAD')}\n" in out
     table = " ".join(out.split())
     assert "environment ┃ tasks ┃ excluded ┃ runnable ┃ fetched" in table
     assert "e0: 1 refused as task_config, such as t2: task_config: instruction.md" in table
     assert f"e0: lock {row['lock']} ({row['lock_digest'][:19]})" in table
+
+
+def test_an_update_tells_what_moved(tmp_path: Path, run: Run, repository: Repository) -> None:
+    config = write(tmp_path / "c.yaml", {"dataset": f"git+{repository.url}@main"})
+    (first,) = map(json.loads, run("harbor", "fetch", config, "--update", "--json")[1].splitlines())
+    assert first["resolved"] == repository.git("rev-parse", "HEAD") and "changes" not in first
+    code, out, told = run("harbor", "fetch", config, "--update", "--json")
+    assert (code, "changes" in out, "moved" in told) == (exits.DONE, False, False)
+    repository.task("t1", {"instruction.md": "Another.\n"})
+    repository.task("t3")
+    shutil.rmtree(repository.path / "t2")
+    commit = repository.commit()
+    code, out, told = run("harbor", "fetch", config, "--update", "--json")
+    row = json.loads(out)
+    assert row["resolved"] == commit
+    assert row["changes"] == {"since": first["resolved"], "changed": ["t1"], "new": ["t3"], "gone": ["t2"]}
+    assert f"@main: moved from {first['resolved']} to {row['resolved']}: 1 changed: t1; 1 new: t3; 1 gone: t2\n" in told
 
 
 def test_several_entries_and_all_their_problems(tmp_path: Path, run: Run, repository: Repository) -> None:

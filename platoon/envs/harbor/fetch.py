@@ -22,7 +22,7 @@ from platoon.envs.harbor.lock import HarborLock, tree_digest
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.overlays import overlays_digest
 from platoon.envs.harbor.publish import HarborCache, make_durable, sweep_staging
-from platoon.envs.harbor.reuse import Reuse, changes, rows_of
+from platoon.envs.harbor.reuse import Changes, Reuse, changes, rows_of
 from platoon.envs.harbor.sources.places import check_places, make_directory
 from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Recorded
 from platoon.envs.harbor.take import TakenTasks, take_tasks
@@ -31,7 +31,6 @@ from platoon.host.locks import file_lock
 
 LOCK_TIMEOUT_S = 24 * 3600.0
 UPDATE_ADVICE = "run platoon harbor fetch CONFIG --update"
-SHOWN_CHANGES = 5
 # What a place that holds no files answers; a full disk is no fault of who named it.
 NO_PLACE = frozenset(
     {errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.EOPNOTSUPP}
@@ -40,12 +39,16 @@ NO_PLACE = frozenset(
 
 @dataclass(frozen=True)
 class Fetched:
-    """path: the lock by name. copied: how many tasks were not in the cache yet. warnings: text to count and first task."""
+    """path: the lock by name. copied: how many tasks were not in the cache yet. warnings: text to count and first task.
+
+    changes: against the lock before, None where that is not known or nothing changed.
+    """
 
     lock: HarborLock
     path: Path
     copied: int = 0
     warnings: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    changes: Changes | None = None
 
 
 def fetch(
@@ -176,8 +179,7 @@ def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools
         tools.say(f"not used: {text}")
     older = () if request.source.is_local else _older_locks(request)
     lock, taken = make_lock(request, dataset, tools, older)
-    if search.answer is not None and not keeps_name:
-        _tell_changes(request, search.answer.lock, lock, tools)
+    changed = None if keeps_name else _changes(request, search, lock, tools)
     make_durable(tools.cache)
     answer = Answer(lock, request.path)
     if keeps_name and (request.path.exists() or request.options.lock is not None):
@@ -188,7 +190,8 @@ def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools
         "copied": taken.copied,
     }
     _write(lock, meta, request)
-    return replace(_published(answer, request, tools.cache), copied=taken.copied, warnings=taken.warnings)
+    done = _published(answer, request, tools.cache)
+    return replace(done, copied=taken.copied, warnings=taken.warnings, changes=changed)
 
 
 def _write(lock: HarborLock, meta: Mapping[str, Any], request: Request) -> None:
@@ -226,11 +229,19 @@ def _older_locks(request: Request) -> tuple[HarborLock, ...]:
     return tuple(found)
 
 
-def _tell_changes(request: Request, before: HarborLock, after: HarborLock, tools: FetchTools) -> None:
-    """Says when the same question has another answer, as an adapter's that downloads may."""
-    if before.resolved != after.resolved:
-        return
-    if changed := changes(before, after):
-        shown = ", ".join(printable(name) for name in changed[:SHOWN_CHANGES])
-        more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
-        tools.say(f"{request.source.reference}: gave other tasks than before: {shown}{more}")
+def _changes(request: Request, search: Search, after: HarborLock, tools: FetchTools) -> Changes | None:
+    """What changed since the lock before, which is told: what moves has moved, or the same commit gave other tasks, as an adapter
+    that downloads may."""
+    if search.answer is None:
+        # Another question is answered with other tasks.
+        if search.earlier is not None and search.earlier.resolved != after.resolved:
+            tools.say(f"{request.source.reference}: moved from {search.earlier.resolved} to {after.resolved}")
+        return None
+    found = changes(search.answer.lock, after)
+    if found.since != after.resolved:
+        tools.say(f"{request.source.reference}: moved from {found.since} to {after.resolved}: {found}")
+    elif found.any:
+        tools.say(f"{request.source.reference}: gave other tasks than before: {found}")
+    else:
+        return None
+    return found

@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from platoon.artifacts.digests import HashedTask, is_digest
 from platoon.artifacts.publish import WRITABLE, publish_bytes
 from platoon.artifacts.reading import parse_json, read_regular
+from platoon.config.text import few
 from platoon.envs.harbor.content import HASH_ERRORS, read_contents
-from platoon.envs.harbor.lock import HarborLock
+from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources.places import make_directory
@@ -97,16 +97,34 @@ def rows_of(locks: Sequence[HarborLock], resolved: str | None, overlay: str | No
     return found
 
 
-def changes(before: HarborLock, after: HarborLock) -> list[str]:
-    """Names of tasks that one lock has otherwise than the other, or not at all."""
+@dataclass(frozen=True)
+class Changes:
+    """What a lock's source gives otherwise than when an earlier lock was made. since: what it resolved to then."""
+
+    since: str
+    changed: tuple[str, ...]
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [(what, names) for what, names in vars(self).items() if what != "since" and names]
+        return "; ".join(f"{len(names)} {what}: {few(names)}" for what, names in parts) or "all tasks are the same"
+
+    @property
+    def any(self) -> bool:
+        return bool(self.changed or self.new or self.gone)
+
+
+def changes(before: HarborLock, after: HarborLock) -> Changes:
+    """Tasks whose files in the source are not the same in both locks, in order of id."""
     old, new = before.by_name, after.by_name
-    names = sorted(old.keys() | new.keys())
-    return [name for name in names if _digest(old, name) != _digest(new, name)]
+    both = sorted(old.keys() & new.keys())
+    changed = tuple(name for name in both if _upstream(old[name]) != _upstream(new[name]))
+    return Changes(before.resolved, changed, tuple(sorted(new.keys() - old.keys())), tuple(sorted(old.keys() - new.keys())))
 
 
-def _digest(rows: Mapping[str, Any], name: str) -> str | None:
-    row = rows.get(name)
-    return None if row is None else row.upstream_digest or row.digest
+def _upstream(row: LockRow) -> str:
+    return row.upstream_digest or row.digest
 
 
 def _change_files(overlays: Sequence[Overlay]) -> bool:

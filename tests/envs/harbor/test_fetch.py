@@ -354,7 +354,8 @@ def test_an_overlay_that_no_task_matches_is_warned_of(make_task: MakeTask, tmp_p
     tools = FetchTools(cache, say=said.append)
     fetch(options(overlays=["misspelt", "other", "used"]), tmp_path, cache, tools=tools)
     assert said == [
-        "warning: data: no task matches the overlay misspelt (no task has match.nope; a field of [metadata] has to be listed: index: [{metadata: [...]}])",
+        "warning: data: no task matches the overlay misspelt"
+        " (no task has match.nope; a field of [metadata] has to be listed: index: [{metadata: [...]}])",
         "warning: data: no task matches the overlay other",
     ]
 

@@ -158,7 +158,7 @@ def test_an_adapter_that_gives_other_tasks_says_so(adapter: Repository, fetching
     assert fetching.said == []
     fetching.environment["FROM_HOST"] = "\n\n"
     assert fetching(wanted, repair=True).lock != first.lock
-    assert any("gave other tasks than before: one, two" in line for line in fetching.said)
+    assert any("gave other tasks than before: 2 changed: one, two" in line for line in fetching.said)
 
 
 @pytest.mark.parametrize(
