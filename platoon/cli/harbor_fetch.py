@@ -189,5 +189,10 @@ def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
         for split, ids in (row.splits or {}).items():
             names = ", ".join(map(printable, sorted(ids))) if splits else few(sorted(ids))
             say(console, f"{row.environment}: {split} has {f'{len(ids)}: {names}' if ids else 'no task'}")
-        for code, (count, example) in row.refusals.items():
-            say(console, f"{row.environment}: {count} refused as {code}, such as {example}")
+        codes: dict[str, list[tuple[str, str]]] = {}
+        for item in row.refused:
+            code, _, why = item["refused"].partition(": ")
+            codes.setdefault(code, []).append((item["task"], why))
+        for code, tasks in codes.items():
+            first = printable(": ".join(tasks[0]))
+            say(console, f"{row.environment}: {len(tasks)} refused as {code}: {few([name for name, _ in tasks])} ({first})")

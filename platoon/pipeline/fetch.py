@@ -9,7 +9,6 @@ from typing import Any
 
 from platoon.config.load import load
 from platoon.config.model import ConfigModel
-from platoon.config.text import printable
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.protocol import FetchTools
@@ -25,7 +24,19 @@ from platoon.site import Site
 from platoon.train.config_defs.entries import EnvironmentConfig
 
 # Of a fetched entry, in `--json`.
-SHOWN = ("environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched", "holdout", "changes")
+SHOWN = (
+    "environment",
+    "lock",
+    "lock_digest",
+    "resolved",
+    "tasks",
+    "excluded",
+    "runnable",
+    "fetched",
+    "holdout",
+    "refused",
+    "changes",
+)
 
 
 class EnvironmentsFile(ConfigModel):
@@ -38,8 +49,8 @@ class EnvironmentsFile(ConfigModel):
 class FetchedEntry:
     """One line of a fetch. lock: path of the lock by name. tasks: of the lock, `excluded` among them, which nothing else counts.
 
-    fetched: tasks that were copied. refusals: code to count and example. splits: ids by split, None where every split lists every
-    runnable task. changes: since the lock before, where its source has moved.
+    fetched: tasks that were copied. refused: tasks in order of id, each with `<code>: <why>`. changes: since the lock before, where
+    its source has moved. splits: ids by split, None where every split lists every runnable task.
     """
 
     environment: str
@@ -51,7 +62,7 @@ class FetchedEntry:
     runnable: int
     fetched: int
     holdout: Mapping[str, Any] | None
-    refusals: Mapping[str, tuple[int, str]]
+    refused: Sequence[Mapping[str, str]]
     splits: Mapping[str, Sequence[str]] | None
     changes: Mapping[str, Any] | None
 
@@ -116,22 +127,18 @@ def fetch_entries(
             "excluded": len(excluded),
             "runnable": len(splits.every),
             "fetched": fetched.copied,
+            "refused": refused_of(fetched.lock, excluded),
         }
-        rows.append(FetchedEntry(refusals=refusals_of(fetched.lock, excluded), splits=splits.named, **summary))
+        rows.append(FetchedEntry(splits=splits.named, **summary))
     if problems:
         raise ConfigError(problems)
     return rows
 
 
-def refusals_of(lock: HarborLock, excluded: Container[str]) -> dict[str, tuple[int, str]]:
-    """Refusal code to how many tasks that are not excluded have it, and the first of them with its reason."""
-    found: dict[str, tuple[int, str]] = {}
-    for row in lock.tasks:
-        if row.refused is not None and row.name not in excluded:
-            code = row.refused.partition(":")[0]
-            count, example = found.get(code, (0, printable(f"{row.name}: {row.refused}")))
-            found[code] = (count + 1, example)
-    return found
+def refused_of(lock: HarborLock, excluded: Container[str]) -> list[dict[str, str]]:
+    """The tasks that are refused and not excluded, each with its code and reason."""
+    rows = (row for row in lock.tasks if row.name not in excluded)
+    return [{"task": row.name, "refused": row.refused} for row in rows if row.refused is not None]
 
 
 def _entries(config: Path, site: Site, overrides: tuple[str, ...]) -> Iterator[tuple[int, str, Mapping[str, Any]]]:

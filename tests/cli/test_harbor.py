@@ -135,7 +135,7 @@ def test_a_directory_without_a_task_has_no_hash(tmp_path: Path, run: Run) -> Non
 
 
 def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
-    """`platoon harbor fetch CONFIG --json`: environment, lock, lock_digest, tasks, excluded, runnable, fetched, holdout."""
+    """`platoon harbor fetch CONFIG --json`: what the spec names, and what is excluded and refused."""
     for number in range(3):
         toml = f'[metadata]\nfamily = "f{number}"\n' + ('[agent]\nuser = "me"\n' if number == 2 else "")
         write(tmp_path / f"tasks/t{number}", {**VECTOR, "task.toml": toml, "environment/Dockerfile": ""})
@@ -151,16 +151,28 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     code, out, _ = run("harbor", "fetch", "c.yaml", "--json")
     assert code == 0
     one, two = (json.loads(line) for line in out.splitlines())
-    assert set(one) == {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched", "holdout"}
+    assert set(one) == {
+        "environment",
+        "lock",
+        "lock_digest",
+        "resolved",
+        "tasks",
+        "excluded",
+        "runnable",
+        "refused",
+        "fetched",
+        "holdout",
+    }
     assert (one["environment"], one["tasks"], one["runnable"], one["fetched"]) == ("one", 3, 2, 3)
     assert one["holdout"]["eval"] + one["holdout"]["train"] == 2
     assert len(one["holdout"]["eval_digest"]) == 64
     assert Path(one["lock"]).is_file()
+    assert [item["task"] for item in one["refused"]] == ["t2"] and one["refused"][0]["refused"].startswith("agent_user: the task")
     assert set(two) == set(one) - {"holdout"}
     assert (two["fetched"], two["lock_digest"]) == (0, one["lock_digest"])
     code, out, _ = run("harbor", "fetch", "c.yaml")
     assert code == 0
-    assert "one: 1 refused as agent_user, such as t2" in out
+    assert "one: 1 refused as agent_user: t2 (t2: the task sets " in out
     (named,) = (json.loads(line)["splits"] for line in run("harbor", "fetch", "c.yaml", "--json", "--splits")[1].splitlines()[:1])
     assert sorted([*named["train"], *named["eval"]]) == ["t0", "t1"] and len(named["eval"]) == one["holdout"]["eval"]
     assert f"one: eval has 1: {named['eval'][0]}" in out and f"one: train has 1: {named['train'][0]}" in out
@@ -169,6 +181,7 @@ def test_fetch_prints_one_object_an_entry(tmp_path: Path, run: Run) -> None:
     code, out, told = run("harbor", "fetch", *excluding, "--json", "--splits")
     left = json.loads(out.splitlines()[0])
     assert (left["tasks"], left["excluded"], left["runnable"]) == (3, 2, 1)
+    assert left["refused"] == []
     assert left["splits"] == {"train": [], "eval": named["eval"]}
     assert left["holdout"] == {**one["holdout"], "train": 0}
     assert "warning: one: no task is left to train: all of its tasks are excluded (exclude fewer)" in told

@@ -70,14 +70,14 @@ def test_h022_fetch_resolves_what_moves_when_it_is_asked(tmp_path: Path, run: Ru
     code, out, told = run("harbor", "fetch", config, "--update", "--json")
     assert code == exits.DONE
     (row,) = map(json.loads, out.splitlines())
-    assert set(row) == {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched"}
+    assert set(row) == {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "refused", "fetched"}
     assert (row["environment"], row["tasks"], row["runnable"], row["fetched"]) == ("e0", 2, 1, 2)
     assert Path(row["lock"]).is_file()
     code, out, _ = run("harbor", "fetch", config)
     assert code == exits.DONE and f"e0: resolved to {repository.git('rev-parse', 'HEAD')}\n" in out
     table = " ".join(out.split())
     assert "environment ┃ tasks ┃ excluded ┃ runnable ┃ fetched" in table
-    assert "e0: 1 refused as task_config, such as t2: task_config: instruction.md" in table
+    assert "e0: 1 refused as task_config: t2 (t2: instruction.md: is missing, or no file)" in table
     assert f"e0: lock {row['lock']} ({row['lock_digest'][:19]})" in table
 
 

@@ -19,7 +19,7 @@ from tests.workflow.conftest import RECIPE, Clone, clone_of
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 UNITS = ("warm", "main", "eval-before", "eval-after")
-FETCH_KEYS = {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "fetched", "holdout"}
+FETCH_KEYS = {"environment", "lock", "lock_digest", "resolved", "tasks", "excluded", "runnable", "refused", "fetched", "holdout"}
 
 
 def with_umask(clone: Clone, umask: str, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
