@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from platoon.config.model import nearest
-from platoon.config.text import printable
+from platoon.config.text import few, printable
 from platoon.envs.harbor.options import HoldOut
 from platoon.errors import ConfigError, Problem
 
@@ -172,7 +172,11 @@ def _why_empty(placed: Sequence[tuple[HoldOutRow, str, str]], held: Collection[s
         return Problem("every group has more tasks than are to be held out", key=key, advice="raise it, or group by another field")
     if len(held) == len(placed):
         return Problem("every group is held out", key=key, advice="lower it, or add groups of tasks")
-    return Problem("no task of one side can run", key=key, advice="choose another holdout.seed")
+    # One of the two has tasks, and none that can run.
+    sides = [[row for row, _, _ in placed if (row.name in held) is is_held] for is_held in (True, False)]
+    refused = next([row.name for row in side] for side in sides if not any(row.runnable for row in side))
+    rule = f"all its tasks are refused: {few(refused)}"
+    return Problem(rule, key="holdout", advice="mend them, or choose another holdout.seed: refused tasks count in a split")
 
 
 def _walk(members: Mapping[str, Sequence[str]], stratum_of: Mapping[str, str], options: HoldOut) -> set[str]:
