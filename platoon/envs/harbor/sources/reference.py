@@ -27,6 +27,8 @@ _TAG = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # What no branch or tag is called, and what git would read as something else than a name.
 _NO_REF = re.compile(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(?:/|$)|[/.]$")
+# The beginning of a commit's id, which names nothing that lasts. Words and dates are left to branches and tags.
+_SHORT_COMMIT = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{7,39}")
 REVISION_LIMIT = 200
 REVISION_DIGITS = 18
 
@@ -143,6 +145,11 @@ def _git(rest: str) -> GitReference:
         check_git_ref(ref)
         if ref != ref.lower() and is_commit(ref.lower()):
             raise ValueError("must end in a commit, branch or tag; a commit is written in lower case")
+        if _SHORT_COMMIT.fullmatch(ref):
+            rule = (
+                f"a commit is written with all its 40 or 64 hex digits, a branch that is called like part of one refs/heads/{ref}"
+            )
+            raise ValueError(rule)
     return GitReference(url, ref, check_inner_path(path))
 
 

@@ -48,6 +48,10 @@ DIGEST = "sha256:" + "ab" * 32
         ("git+ssh://git@host/r#t", GitReference("ssh://git@host/r", None, "t"), False),
         ("git+ssh://git@host/r@v1", GitReference("ssh://git@host/r", "v1", ""), False),
         ("git+file:///a/r@v1", GitReference("file:///a/r", "v1", ""), False),
+        *(
+            (f"git+file:///a/r@{ref}", GitReference("file:///a/r", ref, ""), False)
+            for ref in ("20260101", "defaced", "refs/heads/0aeae470")
+        ),
         (f"hf://org/name@{COMMIT}#sub", HuggingFaceReference("org/name", COMMIT, "sub"), True),
         ("hf://datasets/org/name@refs/pr/1", HuggingFaceReference("org/name", "refs/pr/1", ""), False),
         ("hf://org/name", HuggingFaceReference("org/name", None, ""), False),
@@ -97,6 +101,8 @@ def test_references(text: str, parsed: Any, pinned: bool | None) -> None:
         ("git+https://host:port/r", "is no URL"),
         ("git+https://ho%73t/r", "a host is a name"),
         (f"git+https://host/r@{COMMIT.upper()}", "a commit is written in lower case"),
+        ("git+https://host/r@0aeae470#tasks", "a commit is written with all its 40 or 64 hex digits, a branch"),
+        (f"git+https://host/r@{COMMIT[:-1]}", "a commit is written with all its 40 or 64 hex digits, a branch"),
         ("s3://bucket/x", "is of no known kind, s3: ("),
     ],
 )
