@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.artifacts.publish import WRITABLE, publish_bytes, publish_json
-from platoon.config.text import printable, short_path
+from platoon.config.text import few, printable, short_path
 from platoon.envs.harbor import selection
 from platoon.envs.harbor.answers import Answer, Request, Search, find_answer, is_current, meta_path, read_request
 from platoon.envs.harbor.lock import HarborLock, tree_digest
@@ -95,6 +95,7 @@ def make_lock(
     overlay = overlays_digest(request.overlays) if request.overlays else None
     reuse = Reuse(tools.cache, not tools.repair, rows_of(older, dataset.resolved, overlay))
     taken = take_tasks(request, dataset, chosen, reuse, tools)
+    _tell_idle_metadata(request, taken, tools)
     _tell_idle_overlays(request, taken, tools)
     lock = HarborLock(
         dataset=source.reference,
@@ -113,6 +114,13 @@ def make_lock(
         overlay=overlay,
     )
     return lock, taken
+
+
+def _tell_idle_metadata(request: Request, taken: TakenTasks, tools: FetchTools) -> None:
+    """Warns of names of `[metadata]` that no task has."""
+    known = {name for row in taken.rows for name in row.index}
+    if missing := [name for name in request.options.metadata_fields if name not in known]:
+        tools.say(f"warning: {request.source.reference}: index metadata: no task has the field {few(missing)}")
 
 
 def _tell_idle_overlays(request: Request, taken: TakenTasks, tools: FetchTools) -> None:

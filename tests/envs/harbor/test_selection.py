@@ -96,6 +96,15 @@ def test_an_index_that_adds_nothing_is_warned_of(
     assert said == [f"warning: data: index x.jsonl: {why}" for why in told]
 
 
+def test_metadata_that_no_task_has_is_warned_of(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_task("a", {"task.toml": "[metadata]\nfamily = 1\n"}, tmp_path / "data")
+    make_task("b", root=tmp_path / "data")
+    said: list[str] = []
+    wanted = options(index=[{"metadata": ["family", "famly"]}, {"metadata": ["kind"]}])
+    fetch(wanted, tmp_path, cache, tools=FetchTools(cache, say=said.append))
+    assert said == ["warning: data: index metadata: no task has the field famly, kind"]
+
+
 INDEX = {"index": ["x.json"]}
 
 
