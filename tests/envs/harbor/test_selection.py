@@ -126,8 +126,11 @@ INDEX = {"index": ["x.json"]}
             {"index": [{"metadata": ["list"]}, "x.json"], "select": {"list": 1}},
             "select.list: comes from [metadata], which is read of",
         ),
-        ({"index": ["gone.json"]}, "data/gone.json: cannot be read"),
-        ({"index": ["../x.json"]}, "must stay inside the dataset"),
+        (
+            {"index": ["gone.json"]},
+            "data/gone.json: cannot be read: no such file (a file of index: is one of the dataset, and named",
+        ),
+        *(({"index": [path]}, "must stay inside the dataset (a file of index: is one") for path in ("../x.json", "/x.json")),
         ({"dataset": "nowhere"}, "nowhere: no such directory"),
         ({"dataset": "empty"}, "empty: holds no task"),
     ],

@@ -80,10 +80,11 @@ def list_tree(tree: Tree) -> Listed:
 
 def read_index(tree: Tree, path: str) -> Any:
     """The value of an index file that an entry names. Raises ConfigError."""
-    data = tree.read(check_path(tree.reference, path, "an index file's path"))
+    advice = "a file of index: is one of the dataset, and named relative to it"
+    data = tree.read(check_path(tree.reference, path, "an index file's path", advice))
     file = f"{tree.reference}/{path}"
     if data is None:
-        raise ConfigError(Problem("cannot be read: no such file", file=file))
+        raise ConfigError(Problem("cannot be read: no such file", file=file, advice=advice))
     return parse_index(file, data, by_rows=path.endswith(".jsonl"))
 
 
@@ -125,13 +126,13 @@ def check_id(reference: str, name: str) -> str:
     return name
 
 
-def check_path(reference: str, path: str, what: str = "a task's path") -> str:
+def check_path(reference: str, path: str, what: str = "a task's path", advice: str = "") -> str:
     """The path without `.` and doubled slashes. Raises ConfigError for one that is no name, or leaves the dataset."""
     if (fault := _name_fault(path)) is not None:
         raise ConfigError(Problem(f"{what} {fault}", key=short_path(path), file=reference, advice="rename it"))
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
-        raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference))
+        raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference, advice=advice))
     return str(pure)
 
 
