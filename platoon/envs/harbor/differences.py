@@ -16,7 +16,8 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True)
 class LockDifference:
-    """task: None for the head. key: dotted. locked, now: what each says, as a person reads it."""
+    """task: None for the head. key: dotted, empty for a task that one of them lacks. locked, now: what each says, as a person
+    reads it."""
 
     task: str | None
     key: str
@@ -24,8 +25,10 @@ class LockDifference:
     now: str
 
     def __str__(self) -> str:
-        place = self.key if self.task is None else f"task {printable(self.task)}" + (f": {self.key}" if self.key else "")
-        return f"{place}: locked {self.locked}, now {self.now}"
+        task = "" if self.task is None else f"task {printable(self.task)}: "
+        if not self.key:
+            return f"{task}is new" if self.locked == NOTHING else f"{task}is no longer in the dataset"
+        return f"{task}{self.key}: locked {self.locked}, now {self.now}"
 
 
 def first_difference(locked: bytes, now: HarborLock) -> LockDifference | None:

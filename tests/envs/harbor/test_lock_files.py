@@ -52,6 +52,8 @@ def test_locks_that_cannot_be_read(change: Callable[[str], str], words: str) -> 
         ('"flags":{}', '"flags":{},"more":1', "task é: more: locked 1, now nothing"),
         ('"dataset": "d"', '"dataset": "e"', 'dataset: locked "e", now "d"'),
         ('"version": 1', '"version": 1,\n "more": 2', "more: locked 2, now nothing"),
+        (ROW, f"{ROW},\n{ROW.replace('é', 'z')}", "task z: is no longer in the dataset"),
+        (ROW, "", "task é: is new"),
         ('"plans": {}', '"plans": {"sha256:0": {}}', "plans.sha256:0: locked {}, now nothing"),
     ],
 )
