@@ -73,7 +73,7 @@ def fetch(
 @click.command()
 @click.argument("config", type=FILE)
 @overrides_argument
-@click.option("--check", is_flag=True, help="Make the locks again and name the first that differs (exit 1); write none.")
+@click.option("--check", is_flag=True, help="Make the locks again and name what differs first (exit 1); write no lock.")
 @splits_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
 @common
@@ -89,7 +89,7 @@ def lock(
 ) -> None:
     """Lock datasets as a run does, or check their locks.
 
-    CONFIG names the datasets, as for fetch.
+    CONFIG names the datasets, as for fetch. Tasks that the cache lacks are fetched into it, for a check too.
     """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries

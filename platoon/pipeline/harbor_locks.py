@@ -20,7 +20,7 @@ from platoon.envs.harbor.selection import unknown_tasks
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.task_toml import unread
 from platoon.errors import ConfigError, NotPreparedError, Problem
-from platoon.pipeline.datasets import exclusion_problems
+from platoon.pipeline.datasets import exclusion_problems, say_warnings
 from platoon.pipeline.fetch import fetched_entries, harbor_options
 from platoon.site import Site
 
@@ -92,7 +92,8 @@ def check_locks(config: Path, site: Site, tools: FetchTools, overrides: tuple[st
         request = read_request(options, config.parent, tools.cache)
         answer = _answer(options, config.parent, tools.cache, label)
         with request.source.resolve(tools, recorded_of(answer.lock)) as dataset:
-            made, _ = make_lock(request, dataset, tools)
+            made, taken = make_lock(request, dataset, tools)
+        say_warnings(tools.say, label, taken.warnings)
         difference = first_difference(read_regular(answer.path), made)
         yield CheckedLock(label, answer.path, answer.lock, difference)
         if difference is not None:

@@ -184,12 +184,13 @@ def test_needed_files_that_an_ignore_file_leaves_out_are_told(tmp_path: Path, ru
 
 
 def test_keys_of_a_task_that_nothing_reads_are_told(tmp_path: Path, run: Run) -> None:
-    """By `fetch`, `lock`, `verify` and `plan`, each key with the known one that is near."""
+    """By `fetch`, `lock`, its `--check`, `verify` and `plan`, each key with the known one that is near."""
     text = '[enviroment]\ncpus = 1\n[agent]\ntimeout = 5\n[metadata]\nany = 1\n[environment]\nmemory = "1G"\n["a\\u001bb"]\n'
     for name in ("a", "b"):
         Repository(tmp_path / "data").task(name, {"task.toml": text})
     config = write(tmp_path / "c.yaml", {"dataset": "data"})
-    told_by = [run("harbor", command, config)[2] for command in ("fetch", "fetch", "lock", "verify")]
+    commands = (["fetch"], ["fetch"], ["lock"], ["lock", "--check"], ["verify"])
+    told_by = [run("harbor", *command, config)[2] for command in commands]
     told_by.append(run("harbor", "plan", str(tmp_path / "data/a"))[1])
     for told in told_by:
         lines = [line for line in told.splitlines() if line.startswith("warning: ")]
