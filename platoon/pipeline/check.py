@@ -8,11 +8,13 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
+from platoon.config.files import named_path
 from platoon.config.load import LoadedConfig, load
-from platoon.config.text import counted, short_path
+from platoon.config.text import counted, printable, short_path
 from platoon.envs.harbor.answers import Request, read_request
 from platoon.envs.harbor.holdout import unknown_fields
-from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.options import HarborOptions, IndexMetadata
+from platoon.envs.harbor.overlays import OVERLAY_FILE
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.selection import add_index_files, select
 from platoon.envs.harbor.sources.directory import DirectorySource
@@ -112,7 +114,6 @@ def _dataset_problems(loaded: LoadedConfig, told: list[Problem], site: Site) -> 
             continue
         if not options.is_fetched:
             continue
-        named = f"{key}.{'dataset' if options.dataset is not None else 'adapter'}"
         try:
             # Overlays, allowlists, registry files; of what is elsewhere nothing is known before it is fetched.
             request = read_request(options, loaded.path.parent, HarborCache(site.harbor_cache))
@@ -120,11 +121,29 @@ def _dataset_problems(loaded: LoadedConfig, told: list[Problem], site: Site) -> 
         except ConfigError as error:
             for problem in error.problems:
                 where = f"{problem.file}/{problem.key}" if problem.key else problem.file
+                named = f"{key}.{_asked_by(problem, options, loaded.path.parent)}"
                 yield Problem(f"{where}: {problem.rule}", named, loaded.file_of(tuple(named.split("."))), problem.advice)
         else:
             if options.holdout is not None and fields is not None:
                 file = loaded.file_of(("environments", str(number), "service_kwargs", "holdout"))
                 yield from of_entry(unknown_fields(options.holdout, fields), number, file)
+
+
+def _asked_by(problem: Problem, options: HarborOptions, base: Path) -> str:
+    """The option that is at fault, or names the file that is."""
+    for number, path in enumerate(options.overlays):
+        if problem.file == printable(str(named_path(path, base) / OVERLAY_FILE)):
+            return f"overlays.{number}"
+    if problem.file in options.task_files or problem.key.startswith("tasks"):
+        return "tasks"
+    if problem.key.startswith("select"):
+        return "select"
+    files = {
+        short_path(item if isinstance(item, str) else item.path) for item in options.index if not isinstance(item, IndexMetadata)
+    }
+    if files.intersection((problem.key, problem.file.removeprefix(f"{options.dataset}/"))):
+        return "index"
+    return "dataset" if options.dataset is not None else "adapter"
 
 
 def _index_fields(request: Request) -> set[str] | None:

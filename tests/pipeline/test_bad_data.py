@@ -135,15 +135,28 @@ def test_what_cannot_be_listed_of_a_dataset_is_a_fault_of_it(
     [
         ("group_by: family", "group_by: [famly]", "holdout.group_by", "no task has a field famly (did you mean family?)"),
         ("group_by: family", "group_by: family, stratify_by: nope", "holdout.stratify_by", "no task has a field nope"),
-        ("family]}]", "family]}, no.json]", "dataset", "no.json: cannot be read: no such file"),
-        ("family]}]", "family]}]\n    select: {nope: 1}", "dataset", "select.nope: no task has this field"),
-        ("family]}]", f"family]}}, {'x' * 300}.json]", "dataset", "an index file's path has at most 1024 bytes, and 255 between"),
+        ("family]}]", "family]}, no.json]", "index", "no.json: cannot be read: no such file"),
+        ("family]}]", "family]}]\n    select: {nope: 1}", "select", "select.nope: no task has this field"),
+        ("family]}]", f"family]}}, {'x' * 300}.json]", "index", "an index file's path has at most 1024 bytes, and 255 between"),
+        ("family]}]", "family]}]\n    tasks: ids.txt", "tasks", "ids.txt: is not UTF-8"),
+        ("family]}]", "family]}]\n    tasks: [none.txt]", "tasks", "no task is called nobody"),
+        (
+            "family]}]",
+            "family]}]\n    overlays: [good, bad]",
+            "overlays.1",
+            "bad/overlay.toml/edits: unknown key (did you mean edit?)",
+        ),
     ],
 )
 def test_what_a_configuration_and_the_list_of_tasks_say_alone_is_validated(
     make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]], old: str, new: str, key: str, told: str
 ) -> None:
     root = make_recipe()
+    (root / "configs/ids.txt").write_bytes(b"\xff")
+    (root / "configs/none.txt").write_text("nobody")
+    for name, table in (("good", "edit"), ("bad", "edits")):
+        (root / "configs" / name).mkdir()
+        (root / "configs" / name / "overlay.toml").write_text(f'[[{table}]]\nfile = "instruction.md"\npattern = "D"\n')
     edit(root / "configs/rl.yaml", old, new)
     code, text = run("config", "validate", root / "configs/rl.yaml")
     assert code == exits.CONFIG and f"rl.yaml: environments.0.service_kwargs.{key}: " in text and told in text, text
