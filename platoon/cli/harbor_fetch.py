@@ -87,9 +87,10 @@ def lock(
     site_path: Path | None,
     log_file: Path | None,
 ) -> None:
-    """Lock datasets as a run does, or check their locks.
+    """Lock datasets as fetch does, or check their locks.
 
-    CONFIG names the datasets, as for fetch. Tasks that the cache lacks are fetched into it, for a check too.
+    CONFIG names the datasets, as for fetch. Tasks that the cache lacks are fetched into it, for a check too. A task of one's own
+    that cannot load is told as refused, where a run and prepare stop.
     """
     from platoon.pipeline.datasets import fetch_tools
     from platoon.pipeline.fetch import fetch_entries

@@ -21,9 +21,10 @@ from platoon.envs.harbor.sources.directory import DirectorySource
 from platoon.errors import ConfigError, Problem
 from platoon.eval.config_defs import EvaluationConfig
 from platoon.host.console import Console
-from platoon.pipeline.datasets import of_entry
-from platoon.pipeline.early import raw_entries, raw_harbor_options
+from platoon.pipeline.datasets import fetch_tools, of_entry
+from platoon.pipeline.early import raw_entries, raw_harbor_options, service_problems
 from platoon.pipeline.entries import based, harness_problems
+from platoon.pipeline.fetch import environments_of, fetch_entries
 from platoon.pipeline.kinds import Kind, is_recipe, kind_of, model_of
 from platoon.pipeline.layout import EVALUATION_PREFIX
 from platoon.pipeline.lock import lock_datasets
@@ -39,11 +40,25 @@ from platoon.train.config_defs.run import RunConfig
 
 def check_file(path: Path, site: Site, console: Console, *, tasks: bool = False) -> str:
     """What the file turned out to be. tasks: read the data too. Raises ConfigError with every problem."""
-    values = load(path).values
+    loaded = load(path)
+    values = loaded.values
+    if values.keys() == {"environments"}:
+        _check_environments(loaded, site)
+        if tasks:
+            fetch_entries(path, site, fetch_tools(site, console))
+        return "a file of environments"
     if is_recipe(values):
         recipe = check_recipe(path, site, console, tasks=tasks)
         return f"a recipe of {counted(len(recipe.runs), 'run')} and {counted(len(recipe.evaluations), 'evaluation')}"
     return {"train": "a training configuration", "evaluation": "an evaluation"}[check_config(path, site, console, tasks=tasks)]
+
+
+def _check_environments(loaded: LoadedConfig, site: Site) -> None:
+    """Raises ConfigError with what is wrong with a file of environments alone, which `platoon harbor` takes."""
+    _, found = environments_of(loaded)
+    found += [*service_problems(loaded), *_harnesses_of_parts(loaded, "train")]
+    if found := [*found, *_dataset_problems(loaded, found, site)]:
+        raise ConfigError(found)
 
 
 def check_recipe(path: Path, site: Site, console: Console, *, tasks: bool = False) -> Recipe:

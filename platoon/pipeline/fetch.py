@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platoon.config.load import load
+from platoon.config.load import LoadedConfig, load
 from platoon.config.model import ConfigModel
 from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
@@ -135,6 +135,12 @@ def fetch_entries(
     return rows
 
 
+def environments_of(loaded: LoadedConfig) -> tuple[EnvironmentsFile | None, list[Problem]]:
+    """A file of environments alone, None where it cannot be built, and what is wrong with it."""
+    model, problems = loaded.try_build(EnvironmentsFile)
+    return model, [*problems, *harbor_problems(loaded), *path_problems(loaded), *shared_lock_problems(loaded)]
+
+
 def refused_of(lock: HarborLock, excluded: Container[str]) -> list[dict[str, str]]:
     """The tasks that are refused and not excluded, each with its code and reason."""
     rows = (row for row in lock.tasks if row.name not in excluded)
@@ -151,8 +157,7 @@ def _entries(config: Path, site: Site, overrides: tuple[str, ...]) -> Iterator[t
     if "environments" not in loaded.values or any(mark in loaded.values for mark in MARKS.values()):
         yield from resolve(config, site, overrides).harbor_entries()
         return
-    model, problems = loaded.try_build(EnvironmentsFile)
-    problems += [*harbor_problems(loaded), *path_problems(loaded), *shared_lock_problems(loaded)]
+    model, problems = environments_of(loaded)
     if problems or model is None:
         raise ConfigError(problems)
     values = model.plain(only_set=True)

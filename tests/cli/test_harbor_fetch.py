@@ -453,3 +453,21 @@ def test_a_question_that_changed_is_told_as_that(tmp_path: Path, run: Run, comma
     code, _, told = run("harbor", *command, config)
     assert code == exits.CONFIG
     assert "e0 asks its dataset for something else than what was locked (run platoon harbor fetch CONFIG)" in told
+
+
+def test_a_file_of_environments_is_validated(tmp_path: Path, run: Run) -> None:
+    """As a configuration's entries are; `--tasks` reads the data too."""
+    task = Repository(tmp_path / "data").task("t1")
+    config = write(tmp_path / "c.yaml", {"dataset": "data"})
+    for more in ([], ["--tasks"]):
+        assert run("config", "validate", config, *more) == (exits.DONE, "c.yaml: a file of environments\n", "")
+    (task / "environment/out").symlink_to("/etc/hostname")
+    assert run("config", "validate", config)[0] == exits.DONE
+    assert run("config", "validate", config, "--tasks")[0] == exits.CONFIG
+    for options, told in (
+        ({"dataset": "nowhere"}, "environments.0.service_kwargs.dataset: no such file or directory: nowhere"),
+        ({"dataset": "data", "select": {"kind": 1}}, "environments.0.service_kwargs.select: data/select.kind: no task has"),
+        ({"dataset": "data", "dataste": 1}, "environments.0.service_kwargs.dataste: unknown key"),
+    ):
+        code, _, told_now = run("config", "validate", write(tmp_path / "c.yaml", options))
+        assert code == exits.CONFIG and told in told_now
