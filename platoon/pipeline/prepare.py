@@ -41,6 +41,7 @@ _STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
 def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str], console: Console) -> int:
     """Makes the inputs of every unit; an exit code of `exits`. Raises ConfigError when a step refused its configuration."""
     tail: deque[str] = deque(maxlen=KEPT_LINES)
+    warned = set[str]()
     steps = 0
     with _workflow(command(recipe, site=site, profile=profile, dry_run=dry_run, extra=extra)) as process:
         assert process.stdout is not None
@@ -51,7 +52,9 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
                 if (found := (_PLANNED if dry_run else TIMED).match(text)) and found["message"] != TARGET:
                     steps += 1
                     console.say(f"{'would ' if dry_run else ''}{found['message']}")
-                elif text.startswith(WARNING):
+                elif text.startswith(WARNING) and text not in warned:
+                    # Units that share a dataset are warned of the same.
+                    warned.add(text)
                     console.say(text)
         except SystemExit:
             # TERM, which came to this process alone. The way out waits for the workflow.

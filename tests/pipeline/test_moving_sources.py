@@ -173,7 +173,7 @@ def test_a_check_reads_what_a_dataset_is_asked_for_with(
     (recipe / "over").mkdir()
     (recipe / "over/overlay.toml").write_text("[[edit]]\nfile = 'x'\npattern = '('\n")
     path.write_text(text.replace("    provider: process\n", "    provider: process\n    overlays: [../over]\n"))
-    with pytest.raises(ConfigError, match=r"environments\.0\.service_kwargs\.dataset: .*must be a regular expression"):
+    with pytest.raises(ConfigError, match=r"environments\.0\.service_kwargs\.overlays\.0: .*must be a regular expression"):
         check_config(path, site, console)
     (recipe / "registry.json").write_text("[]")
     path.write_text(text.replace(f"git+{repository.url}@main", "harbor://bench@1.0\n    registry: ../registry.json"))

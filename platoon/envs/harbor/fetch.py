@@ -198,6 +198,9 @@ def _fetch(request: Request, search: Search, dataset: Dataset, tools: FetchTools
         "copied": taken.copied,
     }
     _write(lock, meta, request)
+    if not keeps_name:
+        make_directory(request.latest_path.parent)
+        publish_bytes(request.latest_path, lock.digest.encode(), WRITABLE)
     done = _published(answer, request, tools.cache)
     return replace(done, copied=taken.copied, warnings=taken.warnings, changes=changed)
 
@@ -208,8 +211,6 @@ def _write(lock: HarborLock, meta: Mapping[str, Any], request: Request) -> None:
         make_directory(request.path.parent)
         lock.write(request.path)
         publish_json(meta_path(request.path), meta, WRITABLE)
-        make_directory(request.latest_path.parent)
-        publish_bytes(request.latest_path, lock.digest.encode(), WRITABLE)
     except OSError as error:
         if request.options.lock is None or error.errno not in NO_PLACE:
             raise
