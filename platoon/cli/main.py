@@ -16,6 +16,7 @@ from platoon.cli.screen import open_streams, warn
 from platoon.config.text import short_path
 from platoon.errors import PlatoonError
 from platoon.host.interrupts import Interrupts
+from platoon.host.utf8 import ensure_utf8
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -69,7 +70,9 @@ def platoon() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line and exits with a code of `platoon.exits`."""
+    """Runs the command line, of this process where `arguments` is None, and exits with a code of `platoon.exits`."""
+    if arguments is None:
+        ensure_utf8()
     # Long texts are tokenized one at a time, in threads that exist already: a pool of its own would only warn of forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     open_streams()

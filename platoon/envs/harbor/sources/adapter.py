@@ -31,7 +31,7 @@ FETCHED_WITH = "adapter"
 TIMEOUT_S = 24 * 3600.0
 SHOWN_LINES = 20
 
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "HF_HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONUTF8", "HF_HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _KEPT_PREFIXES = ("XDG_", "UV_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
