@@ -14,6 +14,7 @@ import os
 import re
 import stat
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,11 +84,14 @@ def read_part(path: Path, size_bytes: int, offset: int = 0) -> bytes:
         return file.read(size_bytes)
 
 
-def parse_json(text: bytes | str, **options: Any) -> Any:
+def parse_json(text: bytes | str, *, unique_keys: bool = False, **options: Any) -> Any:
     """The value of JSON text, in UTF-8 where it is bytes. options: those of `json.loads`.
 
+    unique_keys: for what people write, where a key that is given twice is a slip that would lose the first value.
     Raises ValueError for what is no JSON, is nested deeper than `DEPTH_LIMIT`, or holds half a surrogate pair.
     """
+    if unique_keys:
+        options["object_pairs_hook"] = _refuse_twins
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         value = json.loads(decoded, **options)
@@ -122,6 +126,14 @@ def parse_toml(text: str) -> dict[str, Any]:
     _check_depth(value)
     if _LONG_NUMBER.search(text):
         _check_numbers(value, text)
+    return value
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        twin = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twin[:80]!r} is given twice")
     return value
 
 

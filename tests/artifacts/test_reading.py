@@ -136,6 +136,16 @@ def test_a_document_at_fault_is_one_error_with_file_and_advice(fault: str, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("text", "key"),
+    [('{"a": 1, "a": 1}', "'a'"), ('[{"b": {"é\\n": 1, "é\\u000a": 2}}]', r"'é\\n'"), (r'{"\ud800":1,"\ud800":2}', r"'\\ud800'")],
+)
+def test_a_key_twice_is_refused_where_people_write(text: str, key: str) -> None:
+    parse_json(text.replace("ud800", "u0041"))
+    with pytest.raises(ValueError, match=f"the key {key} is given twice"):
+        parse_json(text, unique_keys=True)
+
+
+@pytest.mark.parametrize(
     "value", [{"a": "\U0001f600"}, {"a": "é\\ud800"}, [[[]]] * 1000, json.loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT)]
 )
 def test_what_is_read_can_be_written(value: object) -> None:

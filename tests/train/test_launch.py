@@ -287,7 +287,12 @@ def test_a_key_that_cannot_be_one_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize(
     ("text", "rule"),
-    [("{", "not a JSON line"), ('{"messages": []}', "at least one message"), ('{"messages": [{"content": "x"}]}', "a role")],
+    [
+        ("{", "not a JSON line"),
+        ('{"messages": [], "messages": [{"role": "user"}]}', "not a JSON line: the key 'messages' is given twice"),
+        ('{"messages": []}', "at least one message"),
+        ('{"messages": [{"content": "x"}]}', "a role"),
+    ],
 )
 def test_a_fault_of_the_data_names_its_line(text: str, rule: str, launches: Launches) -> None:
     with (launches.directory / "chat.jsonl").open("a") as file:

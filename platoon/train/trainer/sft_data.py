@@ -76,7 +76,7 @@ def read_conversations(files: Mapping[str, Path]) -> list[Conversation]:
 
 def _parse(line: bytes, place: str) -> tuple[str, Conversation | None]:
     try:
-        value = parse_json(line)
+        value = parse_json(line, unique_keys=True)
     except ValueError as error:
         return f"not a JSON line: {error}", None
     messages = value.get("messages") if isinstance(value, dict) else None

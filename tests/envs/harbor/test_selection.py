@@ -188,6 +188,22 @@ def test_lists_of_another_form(make_task: MakeTask, tmp_path: Path, cache: Harbo
         split_lock(fetch(options(), tmp_path, cache).lock, options(splits="l.yaml"), tmp_path)
 
 
+@pytest.mark.parametrize("option", ["tasks", "splits"])
+@pytest.mark.parametrize(
+    ("suffix", "text"), [("json", '{"train": ["t"], "train": ["u"]}'), ("toml", 'train = ["t"]\ntrain = ["u"]\n')]
+)
+def test_a_list_file_with_a_key_twice(
+    make_task: MakeTask, tmp_path: Path, cache: HarborCache, option: str, suffix: str, text: str
+) -> None:
+    """The ids of the first would be lost."""
+    for name in ("t", "u"):
+        make_task(name, root=tmp_path / "data")
+    (tmp_path / f"l.{suffix}").write_text(text)
+    wanted = options(**{option: f"l.{suffix}"})
+    with pytest.raises(ConfigError, match=rf"l\.{suffix}: is not {suffix.upper()}: .*(the key 'train' is given twice|overwrite)"):
+        split_lock(fetch(wanted, tmp_path, cache).lock, wanted, tmp_path)
+
+
 def test_split_manifests(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
     make_dataset(make_task, tmp_path, 2)
     make_task("bad", {"instruction.md": None}, tmp_path / "data")

@@ -7,7 +7,6 @@ holds a `task.toml`. The tree is anybody's: each path is checked before it is us
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -218,7 +217,7 @@ def _scan(tree: Tree) -> dict[str, str]:
 
 def _parse(file: str, text: str, key: str = "") -> Any:
     try:
-        return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_refuse_twins)
+        return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite, unique_keys=True)
     except ValueError as error:
         raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=key, file=file)) from None
 
@@ -230,12 +229,4 @@ def _refuse_constant(name: str) -> Any:
 def _finite(text: str) -> float:
     if math.isinf(value := float(text)):
         raise ValueError(f"{text[:40]} is too large a number")
-    return value
-
-
-def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        twin = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {printable(twin[:80])!r} is given twice")
     return value
