@@ -106,8 +106,10 @@ def say_warnings(say: Callable[[str], None], label: str, warnings: Mapping[str, 
         say(f"warning: {label}: {text} ({tasks})")
 
 
-def say_idle_holdout(say: Callable[[str], None], label: str, splits: Splits) -> None:
-    """Warns of a hold-out, or of exclusions, that leave a side without a task: who asked for one means to use both."""
+def say_odd_splits(say: Callable[[str], None], label: str, splits: Splits) -> None:
+    """Warns of a hold-out, or of exclusions, that leave a side without a task, and of tasks both trained on and held out."""
+    for split, names in splits.leaks.items():
+        say(f"warning: {label}: split {printable(split)} has {counted(len(names), 'task')} that train has too: {few(names)}")
     if splits.empty is not None:
         bare = " and ".join(name for name, ids in (splits.named or {}).items() if not ids)
         advice = f" ({splits.empty.advice})" if splits.empty.advice else ""

@@ -14,7 +14,7 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.sources.protocol import FetchTools
 from platoon.envs.harbor.splits import split_lock
 from platoon.errors import ConfigError, Problem
-from platoon.pipeline.datasets import exclusion_problems, locked_dataset, of_entry, say_idle_holdout, say_unserved, say_warnings
+from platoon.pipeline.datasets import exclusion_problems, locked_dataset, of_entry, say_odd_splits, say_unserved, say_warnings
 from platoon.pipeline.early import shared_lock_problems
 from platoon.pipeline.kinds import MARKS
 from platoon.pipeline.lock import entry_summary
@@ -113,7 +113,7 @@ def fetch_entries(
                 raise ConfigError(found)
             excluded = frozenset(entry.get("exclude_tasks", ()))
             splits = split_lock(fetched.lock, options, config.parent).without(excluded)
-            say_idle_holdout(tools.say, label, splits)
+            say_odd_splits(tools.say, label, splits)
             say_unserved(tools.say, label, fetched.lock, tools.cache, excluded)
         except ConfigError as error:
             problems.extend(of_entry(error.problems, number, str(config)))

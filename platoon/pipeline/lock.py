@@ -35,7 +35,7 @@ from platoon.pipeline.datasets import (
     locked_dataset,
     of_entry,
     recorded_datasets,
-    say_idle_holdout,
+    say_odd_splits,
     say_unserved,
     say_warnings,
 )
@@ -179,7 +179,7 @@ def _harbor_entry(
     if problems := [*exclusion_problems(fetched.lock, entry, number), *_task_problems(fetched, excluded, key)]:
         raise ConfigError(problems)
     splits = split_lock(fetched.lock, options, base)
-    say_idle_holdout(tools.say, label, splits.without(excluded))
+    say_odd_splits(tools.say, label, splits.without(excluded))
     say_unserved(tools.say, label, fetched.lock, tools.cache, excluded)
     summary = {"dataset": fetched.lock.dataset, "resolved": fetched.lock.resolved, **entry_summary(fetched, splits, label)}
     if splits.named is not None and splits.holdout is None:

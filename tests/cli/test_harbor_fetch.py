@@ -156,6 +156,29 @@ def test_exclusions_that_mean_no_task(tmp_path: Path, run: Run, command: tuple[s
         assert (code, rule in told) == (exits.CONFIG, True), told
 
 
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        ({"train": ["t1"], "eval": ["t2"], "small": ["t2"]}, []),
+        ({"eval": ["t1", "t2"], "train": ["t1"]}, ["split eval has 1 task that train has too: t1"]),
+        (
+            {"train": ["t2", "t1"], "eval": ["t2"], "all": ["t1", "t2"]},
+            ["split eval has 1 task that train has too: t2", "split all has 2 tasks that train has too: t1, t2"],
+        ),
+        ({"dev": ["t1"], "eval": ["t1"]}, []),
+    ],
+)
+def test_tasks_that_are_trained_on_and_evaluated(tmp_path: Path, run: Run, splits: dict[str, list[str]], told: list[str]) -> None:
+    repository = Repository.make(tmp_path / "data")
+    for name in ("t1", "t2"):
+        repository.task(name)
+    (tmp_path / "splits.json").write_text(json.dumps(splits))
+    write(tmp_path / "e.yaml", {"dataset": "data", "splits": "splits.json"})
+    for command in ("fetch", "lock"):
+        code, _, err = run("harbor", command, "e.yaml")
+        assert (code, [line for line in err.splitlines() if "warning" in line]) == (0, [f"warning: e0: {line}" for line in told])
+
+
 def test_warnings_are_one_line_a_kind(tmp_path: Path, run: Run) -> None:
     """H502: of compose files that are not read."""
     for name in ("a", "b"):

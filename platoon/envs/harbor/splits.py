@@ -15,7 +15,8 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.selection import read_list_file, read_mapping, unknown_tasks
 from platoon.errors import ConfigError, Problem
 
-HOLDOUT_SPLITS = ("train", "eval")
+TRAIN = "train"
+HOLDOUT_SPLITS = (TRAIN, "eval")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,13 @@ class Splits:
     named: Mapping[str, tuple[str, ...]] | None = None
     holdout: Mapping[str, Any] | None = None
     empty: Problem | None = None
+
+    @property
+    def leaks(self) -> dict[str, list[str]]:
+        """Splits of a file to their tasks that are trained on as well: what is measured on these is no test."""
+        train = set((self.named or {}).get(TRAIN, ()))
+        shared = {split: [name for name in ids if name in train] for split, ids in (self.named or {}).items() if split != TRAIN}
+        return {split: names for split, names in shared.items() if names}
 
     def ids(self, split: str) -> tuple[str, ...]:
         """The ids of a split. Raises ConfigError for one that is not there."""
