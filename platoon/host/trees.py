@@ -14,6 +14,8 @@ from typing import Literal
 from platoon.artifacts.reading import open_regular
 
 REMOVAL_TIMEOUT_S = 600.0
+# A file in the root of a cache, by the convention of bford.info/cachedir, which tools that copy or index directories know too.
+CACHE_TAG = "CACHEDIR.TAG"
 
 
 def is_file(path: Path) -> bool:
@@ -22,6 +24,11 @@ def is_file(path: Path) -> bool:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
         return False
+
+
+def is_cache(path: Path) -> bool:
+    """Whether a directory says of itself that it is a cache."""
+    return is_file(path / CACHE_TAG)
 
 
 def has_entries(path: Path) -> bool:

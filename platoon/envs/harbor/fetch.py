@@ -23,7 +23,7 @@ from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.overlays import overlays_digest
 from platoon.envs.harbor.publish import HarborCache, make_durable, sweep_staging
 from platoon.envs.harbor.reuse import Changes, Reuse, changes, rows_of
-from platoon.envs.harbor.sources.places import check_places, make_directory
+from platoon.envs.harbor.sources.places import check_places, make_directory, mark_cache
 from platoon.envs.harbor.sources.protocol import Dataset, FetchTools, Recorded
 from platoon.envs.harbor.take import TakenTasks, take_tasks
 from platoon.errors import ConfigError, NotPreparedError, Problem
@@ -79,6 +79,7 @@ def fetch(
         if (done := _done(request, search, tools, update, recorded)) is not None:
             return done
         sweep_staging(cache)
+        mark_cache(cache)
         with request.source.resolve(tools, resolution) as dataset:
             if not tools.repair and (done := _unmoved(request, search, dataset, cache)) is not None:
                 return done

@@ -114,6 +114,17 @@ def test_a_second_fetch_copies_nothing_and_a_changed_task_alone(make_task: MakeT
     assert HarborLock.read(cache.lock_by_digest(first.lock.digest)) == first.lock
 
 
+@pytest.mark.parametrize("place", ["cache", "t/cache", "a/b/c"])
+def test_a_cache_below_the_dataset_is_no_part_of_it(make_task: MakeTask, tmp_path: Path, place: str) -> None:
+    """Whether it is this site's own or another's."""
+    for name in ("one", "t/two"):
+        make_task(name, root=tmp_path / "data")
+    cache, elsewhere = HarborCache(tmp_path / "data" / place / "harbor"), HarborCache(tmp_path / "elsewhere")
+    locks = [fetch(options(), tmp_path, site).lock.to_bytes() for site in (cache, cache, elsewhere)]
+    assert len(set(locks)) == 1
+    assert [row.name for row in HarborLock.from_bytes(locks[0], "").tasks] == ["one", "t/two"]
+
+
 def test_a_cached_task_that_was_damaged_is_replaced(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
     make_dataset(make_task, tmp_path, 2)
     row = fetch(options(), tmp_path, cache).lock.tasks[0]

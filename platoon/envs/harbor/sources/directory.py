@@ -1,7 +1,7 @@
 """A local directory as a dataset: pinned by decree, and read at each fetch because its files may change.
 
-A task directory that is itself a link may lead anywhere, so none is followed; the files of a task are judged by
-`content.tree_problems`.
+A cache, such as the site's own, is no part of it. A task directory that is itself a link may lead anywhere, so none is followed;
+the files of a task are judged by `content.tree_problems`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from platoon.envs.harbor.content import no_single_task
 from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, fault, list_tree, read_index
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.errors import ConfigError, Problem
-from platoon.host.trees import is_file
+from platoon.host.trees import is_cache, is_file
 
 FETCHED_WITH = "platoon (local directory)"
 
@@ -66,7 +66,7 @@ class DirectoryTree:
                     raise fault(self, "a link to a directory is not followed", key=printable(path), advice=advice)
                 if is_file(Path(entry.path, TASK_FILE)):
                     yield path
-                else:
+                elif not is_cache(Path(entry.path)):
                     pending.append(path)
 
     def own_name(self) -> str:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from platoon.artifacts.publish import WRITABLE, publish_bytes
 from platoon.envs.harbor.publish import HarborCache, staging_name
 from platoon.errors import PlatoonError
-from platoon.host.trees import remove_tree
+from platoon.host.trees import CACHE_TAG, remove_tree
 
 MODE = 0o755
+CACHE_TAG_DATA = b"Signature: 8a477f597d28d172789f06886806bc55\n# Tasks, locks and sources that platoon fetched.\n"
 OWN = (".", ".tmp", ".locks", "tasks", "locks", "locks/by-digest", "git", "hub", "hf", "hf-listings", "known")
 
 
@@ -29,6 +31,12 @@ def check_places(cache: HarborCache) -> None:
         if not stat.S_ISDIR(status.st_mode):
             kind = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
             raise PlatoonError(f"{path}: is {kind} (remove it, or set cache: in the site file to another place)")
+
+
+def mark_cache(cache: HarborCache) -> None:
+    """Says in the cache that it is one: below a dataset's directory it is no part of the dataset."""
+    make_directory(cache.root)
+    publish_bytes(cache.root / CACHE_TAG, CACHE_TAG_DATA, WRITABLE)
 
 
 def make_directory(path: Path) -> None:
