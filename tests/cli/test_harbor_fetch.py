@@ -191,15 +191,20 @@ def test_warnings_are_one_line_a_kind(tmp_path: Path, run: Run) -> None:
 
 
 def test_needed_files_that_an_ignore_file_leaves_out_are_told(tmp_path: Path, run: Run) -> None:
-    """By `fetch` and `plan`, with the line that does; one that no line names is missing and no more."""
+    """By `fetch` and `plan`, once for each line that does; one that no line names is missing and no more."""
     data = Repository(tmp_path / "data")
     data.task("a", {".gitignore": "*.toml\n!other.toml\n*.log\n"})
     data.task("b", {".gitignore": "# all\ntests/\n/*.md\n!/README.md\n"})
     data.task("c", {".gitignore": "*.log\n", "instruction.md": None})
+    compose = {"environment/docker-compose.yaml": "services: {main: {build: .}, db: {image: redis:7}}\n"}
+    data.task("d", {".gitignore": "docker-compose.yaml\nDockerfile\nsolution\n", "environment/Dockerfile": "FROM a\n", **compose})
     code, out, told = run("harbor", "fetch", write(tmp_path / "c.yaml", {"dataset": "data"}))
     assert code == exits.DONE and "3 refused as task_config" in out
     assert [line for line in told.splitlines() if line.startswith("warning: ")] == [
+        "warning: e0: environment/Dockerfile is left out by Dockerfile in its .gitignore (task d)",
+        "warning: e0: environment/docker-compose.yaml is left out by docker-compose.yaml in its .gitignore (task d)",
         "warning: e0: instruction.md is left out by /*.md in its .gitignore (task b)",
+        "warning: e0: solution/solve.sh is left out by solution in its .gitignore (task d)",
         "warning: e0: task.toml is left out by *.toml in its .gitignore (task a)",
         "warning: e0: tests/test.sh is left out by tests/ in its .gitignore (task b)",
     ]

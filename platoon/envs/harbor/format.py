@@ -32,6 +32,8 @@ IGNORE_FILE = ".gitignore"
 DEFAULT_IGNORES = "__pycache__/\n*.pyc\n.DS_Store\n*.swp\n*.swo\n*~\n"
 DOCKERFILE = "environment/Dockerfile"
 COMPOSE_FILE = "environment/docker-compose.yaml"
+# What is read by its name; a task may do without some of it.
+NAMED_FILES = ("task.toml", "instruction.md", "tests/test.sh", DOCKERFILE, COMPOSE_FILE, "tests/Dockerfile", "solution/solve.sh")
 UNREAD_COMPOSE_FILES = ("docker-compose.yml", "compose.yaml", "compose.yml")
 TOML_LIMIT_BYTES = 1024 * 1024
 INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
@@ -126,17 +128,20 @@ def read_dockerfile(directory: Path, name: str = DOCKERFILE) -> str | None:
 
 
 def hidden_files(directory: Path) -> Iterator[str]:
-    """Of files that a task needs and this directory lacks those that its ignore file leaves out, with the line that does, for a
-    warning: the content hash does not cover that file, so no lock may tell of it."""
+    """The lines of a task's ignore file that leave out a file which is read by its name, each with the first such file, for a
+    warning: the content hash does not cover what is ignored, so no lock may tell of it, nor is it told whether it was there."""
     if not is_file(directory / IGNORE_FILE):
         return
     with (directory / IGNORE_FILE).open("rb") as file:
         text = file.read(TOML_LIMIT_BYTES).decode("utf-8", "replace")
-    for name in ("task.toml", "instruction.md", "tests/test.sh"):
+    found: dict[str, str] = {}
+    for name in NAMED_FILES:
         if not is_file(directory / name) and is_ignored(text, name):
             # The last line that matches decides.
             line = next((line for line in reversed(text.split("\n")) if is_ignored(line, name)), "")
-            yield f"{name} is left out by {short_path(line.strip())} in its {IGNORE_FILE}"
+            found.setdefault(line.strip(), name)
+    for line, name in found.items():
+        yield f"{name} is left out by {short_path(line)} in its {IGNORE_FILE}"
 
 
 def cut_canary(text: str) -> str:
