@@ -54,6 +54,8 @@ def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
             yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
         elif stat.S_ISDIR(mode):
             yield from _directory_problems(f"{top}/{name}", name, Path(top), shown_as, left)
+        elif mode:
+            yield no_directory(name, shown_as)
         if (excess := left.excess) is not None:
             yield Problem(excess[0], key=name, file=shown_as, advice=excess[1])
             return
@@ -116,6 +118,11 @@ class ListedTask:
         problem = Problem(rule, key=printable(path), file=self.shown_as, advice=advice)
         if len(self.problems) < SHOWN_PROBLEMS and problem not in self.problems:
             self.problems.append(problem)
+
+
+def no_directory(name: str, shown_as: str) -> Problem:
+    """Of a file in the place of one of HASHED_DIRECTORIES, which would be left out."""
+    return Problem("is no directory", key=name, file=shown_as, advice="remove it, or put a directory in its place")
 
 
 def no_single_task(reference: str) -> Problem:

@@ -20,7 +20,7 @@ from typing import Any
 from platoon._native import is_ignored
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
-from platoon.envs.harbor.content import TASK_FILE, ListedTask, no_single_task
+from platoon.envs.harbor.content import TASK_FILE, ListedTask, no_directory, no_single_task
 from platoon.envs.harbor.format import DEFAULT_IGNORES, HASHED_DIRECTORIES, HASHED_FILES, IGNORE_FILE
 from platoon.envs.harbor.sources.git import from_root
 from platoon.envs.harbor.sources.hugging_face_client import RemoteFile, retrying
@@ -162,6 +162,8 @@ class HuggingFaceDataset:
         for file in files:
             if file.path == IGNORE_FILE and file.size_bytes > IGNORE_LIMIT_BYTES:
                 listed.tell(file.path, f"has {file.size_bytes} bytes, more than {IGNORE_LIMIT_BYTES}")
+            if file.path in HASHED_DIRECTORIES:
+                listed.problems.append(no_directory(file.path, listed.shown_as))
             listed.check_name(file.path)
         return listed.problems
 

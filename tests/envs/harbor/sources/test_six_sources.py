@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,11 @@ def deep(task: Path) -> None:
     (place / "f").write_text("x")
 
 
+def in_the_place_of(directory: str, task: Path) -> None:
+    shutil.rmtree(task / directory, ignore_errors=True)
+    (task / directory).write_text("x")
+
+
 # What fails a whole fetch: how the task `bad` is made, and what is said. A link out leads nowhere where only the task was copied.
 FETCH_FAILS: Mapping[str, tuple[Callable[[Path], None], str]] = {
     "a link out of the task": (link("tests/out", "../../../secret"), "tests/out: a link to ../../../secret lea"),
@@ -188,6 +194,10 @@ FETCH_FAILS: Mapping[str, tuple[Callable[[Path], None], str]] = {
     "links in a circle": (link("tests/self", "self"), "tests/self: a link to self leads nowhere"),
     "settings without end": (large_settings, "task.toml: has 1048577 bytes, more than 1048576"),
     "very many files": (many_files, f"tests: the task holds more than {FILES} files"),
+    **{
+        f"a file in the place of {name}": (partial(in_the_place_of, name), f"{name}: is no directory")
+        for name in ("environment", "tests", "solution", "steps")
+    },
     "directories without end": (deep, "environment: is nested deeper than 100 directories"),
 }
 # A repository of Hugging Face lists files alone and gives them as files; its listing is JSON.
