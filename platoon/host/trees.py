@@ -26,11 +26,6 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def is_cache(path: Path) -> bool:
-    """Whether a directory says of itself that it is a cache."""
-    return is_file(path / CACHE_TAG)
-
-
 def has_entries(path: Path) -> bool:
     """Whether a path is a directory that holds something; not where that cannot be told."""
     try:

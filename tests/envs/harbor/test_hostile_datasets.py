@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,15 @@ def test_h024_u41_links_in_every_place(
     target = tmp_path / ("secrets" if place == "solution" else "secret")
     path.symlink_to(os.path.relpath(target, path.parent))
     assert words in refused(tmp_path, cache)
+
+
+def test_settings_that_are_no_file_hide_no_task(data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:
+    make_task("folder", {"task.toml": None, "instruction.md": "Do another.\n"}, data).joinpath("task.toml").mkdir()
+    lock = fetch(HarborOptions.parse({"dataset": "data"}), tmp_path, cache).lock
+    assert lock.by_name["folder"].refused == "task_config: task.toml: is missing, or no file"
+    shutil.rmtree(cache.root)
+    os.mkfifo(make_task("pipe", {"task.toml": None}, data) / "task.toml")
+    assert "data/pipe: task.toml: is neither file nor directory" in refused(tmp_path, cache)
 
 
 def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> None:

@@ -17,10 +17,18 @@ from typing import Any
 from platoon.config.files import read_bytes
 from platoon.config.text import printable
 from platoon.envs.harbor.content import no_single_task
-from platoon.envs.harbor.sources.listing import INDEX_LIMIT_BYTES, SKIPPED_DIRECTORIES, TASK_FILE, fault, list_tree, read_index
+from platoon.envs.harbor.sources.listing import (
+    INDEX_LIMIT_BYTES,
+    SKIPPED_DIRECTORIES,
+    TASK_FILE,
+    fault,
+    is_task_file,
+    list_tree,
+    read_index,
+)
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, Recorded, SourceTask
 from platoon.errors import ConfigError, Problem
-from platoon.host.trees import is_cache, is_file
+from platoon.host.trees import CACHE_TAG, is_file
 
 FETCHED_WITH = "platoon (local directory)"
 
@@ -52,22 +60,21 @@ class DirectoryTree:
             try:
                 with os.scandir(self.root / relative) as scanned:
                     entries = [item for item in scanned if item.name not in SKIPPED_DIRECTORIES and not item.name.startswith(".")]
-                directories = []
+                if relative and any(is_task_file(entry.name) for entry in entries):
+                    yield relative
+                    continue
+                if relative and any(entry.name == CACHE_TAG for entry in entries):
+                    continue
                 for entry in entries:
                     path = f"{relative}/{entry.name}" if relative else entry.name
                     # It follows a link, which may lead nowhere that can be told.
                     if entry.is_dir():
-                        directories.append((path, entry))
+                        if entry.is_symlink():
+                            advice = "put the directory in its place"
+                            raise fault(self, "a link to a directory is not followed", key=printable(path), advice=advice)
+                        pending.append(path)
             except OSError as error:
                 raise fault(self, f"cannot be read: {error.strerror}", key=printable(path)) from None
-            for path, entry in directories:
-                if entry.is_symlink():
-                    advice = "put the directory in its place"
-                    raise fault(self, "a link to a directory is not followed", key=printable(path), advice=advice)
-                if is_file(Path(entry.path, TASK_FILE)):
-                    yield path
-                elif not is_cache(Path(entry.path)):
-                    pending.append(path)
 
     def own_name(self) -> str:
         return Path(os.path.normpath(self.root.absolute())).name

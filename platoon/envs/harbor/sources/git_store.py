@@ -135,12 +135,12 @@ class GitStore:
         return TreeEntry.of(found[0]) if found else None
 
     def files_called(self, name: str, commit: str, path: str) -> list[str]:
-        """Paths of all files of this name in directories below a directory of a commit."""
+        """Paths of all files of this name, in whatever case, in directories below a directory of a commit."""
         found: list[str] = []
         end = f"/{name}".encode()
 
         def visit(record: bytes) -> None:
-            if record.endswith(end):
+            if record.lower().endswith(end):
                 found.append(TreeEntry.of(record).path)
 
         walk(self.kept, commit, visit, "-r", paths=[f"{path}/"] if path else [])

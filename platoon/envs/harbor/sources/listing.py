@@ -1,7 +1,8 @@
 """Which tasks a tree of files holds, and what its index files say of them: the same for a directory, a commit and a repository.
 
 In order of preference tasks are those that `registry.json` names, those that `task-index.json` names, else every directory that
-holds a `task.toml`. The tree is anybody's: each path is checked before it is used.
+holds something called `task.toml`, in whatever case: what cannot be a task is refused by its name then, not passed over. The tree
+is anybody's: each path is checked before it is used.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Tree(Protocol):
         ...
 
     def task_directories(self) -> Iterable[str]:
-        """Directories that hold a task file, none inside another, hidden and skipped ones left out; "." for the root."""
+        """Directories with what `is_task_file` names, none inside another, hidden and skipped ones left out; "." for the root."""
         ...
 
     def own_name(self) -> str:
@@ -150,9 +151,14 @@ def fault(tree: Tree, rule: str, key: str = "", advice: str = "") -> ConfigError
     return ConfigError(Problem(rule, key=key, file=tree.reference, advice=advice))
 
 
+def is_task_file(name: str) -> bool:
+    """Whether a name in a directory says that a task was meant."""
+    return name.lower() == TASK_FILE
+
+
 def outermost_tasks(task_files: Iterable[str]) -> Iterator[str]:
     """The directories of task files that lie in no other task's and in no hidden or skipped one."""
-    ends = (path.removesuffix(TASK_FILE) for path in task_files if path.endswith(f"/{TASK_FILE}"))
+    ends = (path[: -len(TASK_FILE)] for path in task_files if path.lower().endswith(f"/{TASK_FILE}"))
     outer = None
     # With the slash that ends it a directory comes just before all that is below it.
     for directory in sorted(ends):

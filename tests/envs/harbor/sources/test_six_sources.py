@@ -184,6 +184,7 @@ FETCH_FAILS: Mapping[str, tuple[Callable[[Path], None], str]] = {
         "environment/out: a link to ../../good/task.toml lea",
     ),
     "settings that are a link": (link("task.toml", "../good/task.toml"), "task.toml: a link to ../good/task.toml lea"),
+    "settings that lead nowhere": (link("task.toml", "nothing"), "task.toml: a link to nothing leads nowhere"),
     "an instruction that is a link": (link("instruction.md", "../../secret"), "instruction.md: a link to ../../secret lea"),
     "an absolute link": (absolute, "tests/abs: a link to "),
     "a link to nowhere": (link("tests/gone", "nothing"), "tests/gone: a link to nothing leads nowhere"),
@@ -201,7 +202,7 @@ FETCH_FAILS: Mapping[str, tuple[Callable[[Path], None], str]] = {
     "directories without end": (deep, "environment: is nested deeper than 100 directories"),
 }
 # A repository of Hugging Face lists files alone and gives them as files; its listing is JSON.
-NO_LINKS = frozenset(case for case in FETCH_FAILS if "link" in case)
+NO_LINKS = frozenset(case for case in FETCH_FAILS if "link" in case or "lead nowhere" in case)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -265,6 +266,15 @@ TASK_REFUSED = {
     "settings that are no text": ("task.toml", "\0", "task_config: task.toml: "),
     "an instruction of blanks": ("instruction.md", " \n\t\n", "task_config: instruction.md: is empty"),
 }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_whose_settings_are_misspelt_is_refused_and_not_passed_over(six: Six, kind: str) -> None:
+    task = Repository(six.tree).task("bad", {"instruction.md": "Do bad.\n"})
+    (task / "task.toml").rename(task / "Task.TOML")
+    lock = six.fetching(six.options(kind)).lock
+    assert lock.by_name[six.name(kind, "bad")].refused == "task_config: task.toml: is missing, or no file"
+    assert lock.runnable == (six.name(kind, "good"),)
 
 
 @pytest.mark.parametrize("kind", KINDS)
