@@ -22,6 +22,8 @@ from platoon.errors import Problem
 PROBLEMS_ERROR = "config_problems"
 # Characters: of a longer name nothing is a slip, and the search takes their square.
 MOST_SEARCHED = 100
+# Characters: two names of so few share some by chance.
+SHORT = 5
 
 PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -73,10 +75,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean <known name>`, "" when nothing is near: for names of data, of which there may be thousands."""
+    near = closest(name, known)
+    return f"did you mean {printable(near)}?" if near is not None else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that may have been meant; None when nothing is near."""
     import difflib
 
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6) if len(name) <= MOST_SEARCHED else ()
-    return f"did you mean {printable(close[0])}?" if close else ""
+    cutoff = 0.7 if len(name) <= SHORT else 0.6
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff) if len(name) <= MOST_SEARCHED else ()
+    return close[0] if close else None
 
 
 def unknown_keys(given: Mapping[str, Any], known: Iterable[str], where: str = "") -> Iterator[Problem]:

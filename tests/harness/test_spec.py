@@ -149,7 +149,7 @@ def test_options_are_typed(kind, value, told):
 def test_options_resolve_and_render():
     declared = {"a": OptionSpec(type="float", default=1.5), "b": OptionSpec(type="bool", default=False)}
     assert resolve_options(declared, {"a": 2}) == {"a": 2.0, "b": False}
-    with pytest.raises(ValueError, match="did you mean a"):
+    with pytest.raises(ValueError, match="known here: a, b"):
         resolve_options(declared, {"aa": 2})
     assert [option_text(value) for value in (True, 2.0, 0.25, 7, "x")] == ["true", "2", "0.25", "7", "x"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from platoon.artifacts.digests import hex_of, sha256_bytes
 from platoon.artifacts.reading import parse_json, parse_toml
 from platoon.config.files import named_path, read_bytes
-from platoon.config.model import did_you_mean
+from platoon.config.model import closest, did_you_mean
 from platoon.config.text import few, printable, show
 from platoon.envs.harbor.options import SELECT_ADVICE, SELECTED_FIRST, HarborOptions, IndexFile, IndexMetadata
 from platoon.envs.harbor.sources.protocol import Dataset, SourceTask
@@ -184,10 +184,16 @@ def _idle_values(tasks: Sequence[SourceTask], name: str, values: Sequence[Any], 
     """A problem for each value of a selection that no task of the whole dataset has: it was meant for some."""
     for value in values:
         if not any(_matches(task, name, [value]) for task in tasks):
-            there = (task.id if name == "name" else task.index.get(name) for task in tasks)
-            advice = did_you_mean(str(value), {item if isinstance(item, str) else json.dumps(item) for item in there})
+            there = (task.id if name == "name" else task.index[name] for task in tasks if name == "name" or name in task.index)
+            known = {_bare(item): show(item) for item in there}
+            near = closest(_bare(value), known)
             rule = f"no task is called {show(value)}" if name == "name" else f"no task has the value {show(value)}"
-            yield Problem(rule, key=key, file=shown_as, advice=advice)
+            yield Problem(rule, key=key, file=shown_as, advice=f"did you mean {known[near]}?" if near is not None else "")
+
+
+def _bare(value: Any) -> str:
+    """A value as it may have been meant: text without quotes, which `show` gives it so that "1" is not taken for 1."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _matches(task: SourceTask, name: str, values: Sequence[Any]) -> bool:

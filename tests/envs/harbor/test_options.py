@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from platoon.envs.harbor.options import HarborOptions
+from platoon.envs.harbor.options import HarborOptions, Refuse
 from platoon.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -68,6 +68,10 @@ def test_defaults() -> None:
         ),
         ({"dataset": "d", "image_map": "x"}, ["e.image_map: was removed (the image map is an input of the run)"]),
         ({"dataset": "d", "refuse": {"gpu": True}}, ["e.refuse.gpu: unknown key (did you mean gpus?)"]),
+        (
+            {"dataset": "d", "refuse": {"bogus": True}},
+            [f"e.refuse.bogus: unknown key (known here: {', '.join(sorted(Refuse.model_fields))})"],
+        ),
         ({"dataset": "d", "refuse": {"gpus": 1}}, ["e.refuse.gpus: must be true or false, got 1"]),
         ({"dataset": "d", "select": {"flags.os": "linux"}}, ["e.select.flags.os: selects by index fields"]),
         (

@@ -117,8 +117,11 @@ INDEX = {"index": ["x.json"]}
         ({"tasks": "near.txt"}, "tasks (near.txt): no task is called task1 (did you mean task-1?)"),
         ({"tasks": "nothing.txt"}, "nothing.txt: tasks: lists no task"),
         ({"select": {"name": ["task-1", "x*"]}}, 'select.name: no task is called "x*"'),
-        ({"select": {"name": "tsk-1"}}, 'select.name: no task is called "tsk-1" (did you mean task-1?)'),
-        ({**INDEX, "select": {"kind": ["easy", "hrad"]}}, 'select.kind: no task has the value "hrad" (did you mean hard?)'),
+        ({"select": {"name": "tsk-1"}}, 'select.name: no task is called "tsk-1" (did you mean "task-1"?)'),
+        ({**INDEX, "select": {"kind": ["easy", "hrad"]}}, 'select.kind: no task has the value "hrad" (did you mean "hard"?)'),
+        ({**INDEX, "select": {"number": "1"}}, 'select.number: no task has the value "1" (did you mean 1?)'),
+        ({**INDEX, "select": {"text": 1}}, 'select.text: no task has the value 1 (did you mean "1"?)'),
+        ({**INDEX, "select": {"text": "null"}}, 'select.text: no task has the value "null"'),
         ({**INDEX, "select": {"index.number": [True]}}, "select.index.number: no task has the value true"),
         ({**INDEX, "select": {"kind": "easy", "number": 2}}, "select: no task is selected"),
         *(({"index": [{"metadata": [name]}]}, f"metadata.{name} is no scalar") for name in ("list", "nan", "inf", "large")),
@@ -140,7 +143,9 @@ def test_what_cannot_be_selected(make_task: MakeTask, tmp_path: Path, cache: Har
     (tmp_path / "empty").mkdir()
     for name in ("task-1", "task-2"):
         make_task(name, root=tmp_path / "data")
-    (tmp_path / "data/x.json").write_text('{"task-1": {"kind": "easy", "number": 1}, "task-2": {"kind": "hard", "number": 2}}')
+    (tmp_path / "data/x.json").write_text(
+        '{"task-1": {"kind": "easy", "number": 1, "text": "1"}, "task-2": {"kind": "hard", "number": 2}}'
+    )
     for name, text in {"unknown": "nobody\n", "near": "task1\n", "nothing": "# none\n"}.items():
         (tmp_path / f"{name}.txt").write_text(text)
     with pytest.raises(ConfigError) as caught:
