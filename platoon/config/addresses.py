@@ -42,8 +42,11 @@ def check_address(text: str, schemes: tuple[str, ...]) -> None:
         _ = parts.port
     except ValueError:
         raise ValueError("is no URL") from None
-    if parts.scheme.lower() not in schemes:
+    if parts.scheme not in schemes:
         raise ValueError(f"must be a URL of {', '.join(schemes)}")
+    if not text.startswith(parts.scheme):
+        # git knows no other way.
+        raise ValueError(f"a scheme is written in lower case: {parts.scheme}")
     if not _SCHEME.match(text):
         raise ValueError(f"is written {parts.scheme}://{'/<path>' if parts.scheme == 'file' else '<host>/<path>'}")
     if (why := _credential(parts)) is not None:
@@ -58,7 +61,7 @@ def check_address(text: str, schemes: tuple[str, ...]) -> None:
 
 def _credential(parts: SplitResult) -> str | None:
     user, at, _ = unquote(parts.netloc).rpartition("@")
-    if at and (parts.scheme.lower() in WEB_SCHEMES or ":" in user or parts.scheme == "file"):
+    if at and (parts.scheme in WEB_SCHEMES or ":" in user or parts.scheme == "file"):
         return "must hold no user or password"
     if user.startswith("-"):
         return "a user does not begin with '-'"

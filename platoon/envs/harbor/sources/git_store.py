@@ -83,13 +83,7 @@ class GitStore:
             return ref
         wanted = ["HEAD"] if ref is None else [ref] if ref.startswith("refs/") else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
         patterns = [*wanted, *(f"{name}^{{}}" for name in wanted if name != "HEAD")]
-        try:
-            lines = self.git.run("ls-remote", "origin", *patterns, what="its branches could not be read").decode().splitlines()
-        except GitError as error:
-            if error.is_absent:
-                raise self._fault("no repository is there, or it is not open to you") from error
-            raise
-        found = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+        found = self._refs(*patterns)
         # A tag object is followed to its commit.
         commits = {found.get(f"{name}^{{}}", found.get(name)) for name in wanted} - {None}
         if not commits:
@@ -100,13 +94,24 @@ class GitStore:
 
     def _unknown(self, ref: str | None) -> ConfigError:
         """Why nothing is called `ref`, or why there is no default branch."""
-        lines = self.git.run("ls-remote", "--refs", "origin", what="its branches could not be read").decode().splitlines()
-        if not lines:
+        refs = self._refs()
+        if not refs:
             return self._fault("the repository is empty: it has no commit", "push one, or name another repository")
         if ref is None:
             return self._fault("names no default branch", "name a branch, tag or commit: git+<url>@<ref>")
-        names = {line.partition("\t")[2].removeprefix("refs/heads/").removeprefix("refs/tags/") for line in lines}
+        names = {name.removeprefix("refs/heads/").removeprefix("refs/tags/") for name in refs}
         return self._fault(f"no branch or tag is called {printable(ref)}", did_you_mean(ref, names))
+
+    def _refs(self, *patterns: str) -> dict[str, str]:
+        """The branches and tags that patterns name, all without one, to what they are at. Raises ConfigError, GitError."""
+        arguments = ("origin", *patterns) if patterns else ("--refs", "origin")
+        try:
+            lines = self.git.run("ls-remote", *arguments, what="its branches could not be read").decode().splitlines()
+        except GitError as error:
+            if error.is_absent:
+                raise self._fault("no repository is there, or it is not open to you") from error
+            raise
+        return {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
 
     def fetch(self, commit: str) -> None:
         """Makes the store hold a commit and its trees. Raises ConfigError for no such commit and for too large a one, GitError."""
@@ -207,6 +212,8 @@ class GitStore:
         self.git.run(*arguments, what="the commit could not be fetched")
 
     def _deepen(self, commit: str, first: GitError) -> None:
+        # Where no repository is, that is told.
+        self._refs()
         # Whole, since such a server would not give a blob by its id either.
         branches = "+refs/heads/*:refs/remotes/origin/*"
         with suppress(GitError):

@@ -178,10 +178,9 @@ def test_what_is_not_there(make_repository: MakeRepository, fetching: Fetching, 
 
 
 def test_a_repository_that_is_not_there(fetching: Fetching, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no repository is there"):
-        fetching({"dataset": f"git+file://{tmp_path}/nothing"}, update=True)
-    with pytest.raises(ConfigError, match="has no commit"):
-        fetching({"dataset": f"git+file://{tmp_path}/nothing@{'a' * 40}"})
+    for ref in ("", "@main", f"@{'a' * 40}", f"@{'a' * 64}"):
+        with pytest.raises(ConfigError, match="no repository is there"):
+            fetching({"dataset": f"git+file://{tmp_path}/nothing{ref}"}, update=True)
 
 
 def test_a_server_that_gives_no_commit_by_its_id(make_repository: MakeRepository, fetching: Fetching, tmp_path: Path) -> None:

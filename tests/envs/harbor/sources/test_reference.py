@@ -100,6 +100,8 @@ def test_references(text: str, parsed: Any, pinned: bool | None) -> None:
         ("git+https:///r", "names no host"),
         ("git+https://host:port/r", "is no URL"),
         ("git+https://ho%73t/r", "a host is a name"),
+        ("git+FILE:///r", "a scheme is written in lower case: file"),
+        ("git+Https://host/r", "a scheme is written in lower case: https"),
         (f"git+https://host/r@{COMMIT.upper()}", "a commit is written in lower case"),
         ("git+https://host/r@0aeae470#tasks", "a commit is written with all its 40 or 64 hex digits, a branch"),
         (f"git+https://host/r@{COMMIT[:-1]}", "a commit is written with all its 40 or 64 hex digits, a branch"),

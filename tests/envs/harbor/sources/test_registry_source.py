@@ -76,7 +76,7 @@ def test_h020_a_registry_file_of_full_commits_is_pinned(make_repository: MakeRep
     assert fetching(options).lock == first.lock
     # An edited file asks for something else.
     write(fetching.base / "registry.json", registered("b", "a", repository, "0" * 40))
-    with pytest.raises(ConfigError, match="has no commit"):
+    with pytest.raises(ConfigError, match="no repository is there"):
         fetching(options)
 
 
