@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -105,8 +104,8 @@ def _request(
     from platoon.eval.config_defs import EvaluationConfig
     from platoon.eval.launch import EvalRequest
     from platoon.eval.results import Weights, own_directory
-    from platoon.pipeline.entries import check_tasks, entry_tasks
     from platoon.pipeline.inputs import opened_inputs
+    from platoon.pipeline.played import played_entries
     from platoon.site import load_site
     from platoon.train.policy.spec import LOCAL
     from platoon.train.services import base_url
@@ -115,8 +114,7 @@ def _request(
     with opened_inputs("evaluation", config, overrides, inputs, site=site, console=console) as found:
         # Through JSON, as strict models want it.
         model = EvaluationConfig.model_validate_json(json.dumps(found.values))
-        entries = asyncio.run(entry_tasks(found, model.environments, model.split, config.parent))
-    asyncio.run(check_tasks(entries, model.split))
+        entries = played_entries(found, model, config.parent)
     path = model.inference.model_path
     weights = weights or (Weights(path, path) if path is not None else Weights())
     state_dir = site.state_dir()

@@ -30,6 +30,7 @@ def prepare(
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import is_recipe
     from platoon.pipeline.layout import DEFAULT_RESULTS, inputs_of_config
+    from platoon.pipeline.played import check_played
     from platoon.pipeline.prepare import prepare as run_workflow
     from platoon.site import load_site
 
@@ -37,12 +38,12 @@ def prepare(
         site = load_site(site_path)
         values = load(config).values
         if is_recipe(values):
-            check_recipe(config, site, console)
-            sys.exit(run_workflow(config, site=site_path, profile=profile, dry_run=dry_run, extra=extra, console=console))
+            recipe = check_recipe(config, site, console)
+            sys.exit(run_workflow(config, recipe, site=site_path, profile=profile, dry_run=dry_run, extra=extra, console=console))
         if extra or dry_run:
             given = [*(["--dry-run"] if dry_run else []), *extra]
             raise click.UsageError(f"{' '.join(given)}: options of the workflow, which only a recipe goes through")
         check_config(config, site, console)
         directory = inputs_of_config(DEFAULT_RESULTS, config)
-        build_inputs(config, directory, site, console)
+        check_played(build_inputs(config, directory, site, console), config.parent)
         console.say(f"ready: {directory}")

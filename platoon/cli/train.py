@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
@@ -99,16 +98,16 @@ def train(  # noqa: PLR0917  because click passes options by name
 
 def _inputs(config: Path, overrides: tuple[str, ...], made: Path | None, site: Site, console: Console) -> TrainInputs:
     """What the run is made from, `made` or not yet."""
-    from platoon.pipeline.entries import check_tasks, entry_tasks, task_digests
+    from platoon.pipeline.entries import task_digests
     from platoon.pipeline.inputs import opened_inputs
+    from platoon.pipeline.played import played_entries
     from platoon.train.config_defs.run import RunConfig
     from platoon.train.trainer.build import TrainInputs
 
     with opened_inputs("train", config, overrides, made, site=site, console=console) as found:
         # Through JSON, as strict models want it.
         model = RunConfig.model_validate_json(json.dumps(found.values))
-        entries = asyncio.run(entry_tasks(found, model.environments, "train", config.parent)) if model.trainer == "rl" else []
-        asyncio.run(check_tasks(entries, "train"))
+        entries = played_entries(found, model, config.parent)
         return TrainInputs(model, config.parent, found.digests, task_digests(entries), found.chat, entries)
 
 

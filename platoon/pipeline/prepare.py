@@ -17,13 +17,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from platoon import exits
+from platoon.config.load import load
 from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
 from platoon.host.console import Console
 from platoon.host.processes import die_with_parent
 from platoon.pipeline.job_lines import FAILED, TIMED
+from platoon.pipeline.layout import DEFAULT_RESULTS
+from platoon.pipeline.played import check_units
+from platoon.pipeline.recipe import Recipe
 from platoon.shipped import snakefile
-from platoon.site import DEFAULTS, site_file
+from platoon.site import DEFAULTS, load_site, site_file
 
 PROFILE = "local"
 KEPT_LINES = 60
@@ -38,12 +42,17 @@ _PLANNED = re.compile(r"^Job \d+: (?P<message>.+)$")
 _STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
 
 
-def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str], console: Console) -> int:
-    """Makes the inputs of every unit; an exit code of `exits`. Raises ConfigError when a step refused its configuration."""
+def prepare(
+    path: Path, recipe: Recipe, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str], console: Console
+) -> int:
+    """Makes the inputs of every unit; an exit code of `exits`.
+
+    Raises ConfigError when a step refused its configuration, and with what runs and evaluations would refuse of their tasks.
+    """
     tail: deque[str] = deque(maxlen=KEPT_LINES)
     warned = set[str]()
     steps = 0
-    with _workflow(command(recipe, site=site, profile=profile, dry_run=dry_run, extra=extra)) as process:
+    with _workflow(command(path, site=site, profile=profile, dry_run=dry_run, extra=extra)) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
@@ -66,10 +75,15 @@ def prepare(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, ext
         if dry_run and steps:
             console.say(f"not ready: {counted(steps, 'step')} to do")
             return exits.FAILED
-        console.say(f"ready: {recipe}" if steps else f"ready: {recipe}, nothing to do")
+        try:
+            check_units(recipe, path.parent, _results(extra), load_site(_site_of_rules(site, profile)), console)
+        except ConfigError:
+            console.say(f"not ready: {path}")
+            raise
+        console.say(f"ready: {path}" if steps else f"ready: {path}, nothing to do")
         return exits.DONE
     report = "\n".join(_relevant(tail))
-    console.say(f"not ready: {recipe}")
+    console.say(f"not ready: {path}")
     if exits.CONFIG in {int(found["code"]) for line in tail for found in _STATUS.finditer(line)}:
         raise NotPreparedError(Problem(f"a step refused its configuration\n{report}"))
     raise PlatoonError(f"a step failed (code {code})\n{report}")
@@ -97,6 +111,28 @@ def _split_config(extra: Sequence[str]) -> tuple[list[str], list[str]]:
     return found.config, others
 
 
+def _results(extra: Sequence[str]) -> Path:
+    """The workflow's folder of results."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--directory", "-d", type=Path, default=Path())
+    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, action="extend", default=[])
+    settings, others = _split_config(extra)
+    found, _ = parser.parse_known_args(others)
+    values = {key: value for file in found.configfile for key, value in load(file).values.items()}
+    values |= dict(setting.partition("=")[::2] for setting in settings)
+    return Path(found.directory, str(values.get("results", DEFAULT_RESULTS)))
+
+
+def _site_of_rules(option: Path | None, profile: str) -> Path:
+    """The site that the workflow's steps take."""
+    named = _site(option, profile)
+    return _site_of_profile(profile) if named is None else Path(named)
+
+
+def _site_of_profile(profile: str) -> Path:
+    return Path("profiles", profile, "site.yaml")
+
+
 def _profile(name: str) -> str:
     """A path as it is; a name is looked up beside the workflow."""
     if os.sep in name or Path(name).is_dir():
@@ -117,7 +153,7 @@ def _site(option: Path | None, profile: str) -> str | None:
     found = site_file(option)
     if found is not None:
         return str(found.absolute())
-    return None if Path("profiles", profile, "site.yaml").is_file() and option is None else DEFAULTS
+    return None if _site_of_profile(profile).is_file() and option is None else DEFAULTS
 
 
 def _workflow(argv: Sequence[str]) -> subprocess.Popen[str]:

@@ -16,6 +16,7 @@ from platoon.host.console import Console
 from platoon.pipeline import prepare as workflow
 from platoon.pipeline.layout import INPUT_FILES
 from platoon.pipeline.prepare import command
+from platoon.pipeline.recipe import Recipe
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -45,12 +46,12 @@ def test_a_recipe_from_another_folder(
 ) -> None:
     """Everything, then nothing; a touched file reruns nothing, a changed task what depends on it, a broken one is a refusal."""
     root = make_recipe()
-    compose = root / "data/tasks/t1/environment/docker-compose.yaml"
+    compose = root / "data/tasks/t2/environment/docker-compose.yaml"
     compose.parent.mkdir(exist_ok=True)
     compose.write_text("services: {main: {}, db: {image: redis}}\n")
     code, lines = prepare(root / "recipe.yaml")
     assert code == 0, lines
-    assert any(line.startswith("warning: tasks: a run with t1 stops: it is a stack of several containers") for line in lines)
+    assert any(line.startswith("warning: tasks: a run with t2 stops: it is a stack of several containers") for line in lines)
     assert {"resolve warm", "resolve main", "map the images of main"} <= set(lines)
     assert lines[-1] == f"ready: {root}/recipe.yaml"
     results = tmp_path / "somewhere else/results"
@@ -71,6 +72,27 @@ def test_a_recipe_from_another_folder(
     assert code == exits.CONFIG
     assert any("../data/tasks/t1: tests/test.sh: a task needs tests" in line for line in lines)
     assert (results / "main/inputs/plan.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("settings", [[], ["--config", "results=mine"], ["--configfile", "settings.yaml"]])
+def test_a_recipe_is_ready_when_no_task_would_be_refused(
+    settings: list[str], make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    """Asked each time, wherever the results lie, and in a dry run that has nothing to do."""
+    root = make_recipe()
+    (tmp_path / "somewhere else/settings.yaml").write_text("results: other\n")
+    stack = root / "data/tasks/t1/environment/docker-compose.yaml"
+    stack.write_text("services:\n  main: {image: busybox}\n  store: {image: redis}\n")
+    for options in ([], [], ["--dry-run"]):
+        code, lines = prepare(root / "recipe.yaml", *options, *settings)
+        assert code == exits.CONFIG, lines
+        assert lines[-2] == f"not ready: {root}/recipe.yaml"
+        refused = (
+            "../data/tasks: task t1: it is a stack of several containers, which no session starts (exclude_tasks leaves it out"
+        )
+        assert lines[-1].startswith(f"platoon: {root}/configs/rl.yaml: {refused}"), lines
+    stack.unlink()
+    assert prepare(root / "recipe.yaml", *settings)[0] == 0
 
 
 @pytest.mark.parametrize("form", [["--config", "results=mine"], ["--config=results=mine"], ["-C", "results=mine", "--quiet"]])
@@ -134,7 +156,8 @@ time.sleep(20)
     told: list[str] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workflow, "command", lambda *_, **__: [sys.executable, "-c", text])
+    recipe = Recipe.model_validate({"runs": {"main": {"config": "rl.yaml"}}})
     with pytest.raises(SystemExit) as stop:
-        workflow.prepare(Path("r.yaml"), site=None, profile="local", dry_run=False, extra=(), console=Terminated())
+        workflow.prepare(Path("r.yaml"), recipe, site=None, profile="local", dry_run=False, extra=(), console=Terminated())
     assert (stop.value.code, told) == (exits.TERMINATED, ["make it", "steps under way end first"])
     assert Path("ended").exists()

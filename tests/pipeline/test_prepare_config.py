@@ -36,6 +36,38 @@ def test_what_validate_refuses_is_never_ready(make_recipe: MakeRecipe, run: Run,
     assert not Path("results").exists()
 
 
+def _with_mcp_servers(root: Path, *tasks: str) -> None:
+    for task in tasks:
+        file = root / "data/tasks" / task / "task.toml"
+        file.write_text(file.read_text() + '[[environment.mcp_servers]]\nname = "clock"\nurl = "http://127.0.0.1:1/mcp"\n')
+
+
+def test_ready_means_that_no_task_would_be_refused(make_recipe: MakeRecipe, run: Run) -> None:
+    """Each task that is played is asked as a run asks it; one that a run holds out it is warned of, and an evaluation refused."""
+    root = make_recipe()
+    evaluated = evaluation(root, splits={"train": ["t0", "t2"], "eval": ["t1", "t4"]})
+    config = root / "configs/rl.yaml"
+    holdout = "    index: [{metadata: [family]}]\n    holdout: {fraction: 0.3, group_by: family}"
+    edit(config, holdout, "    splits: ../data/splits.json")
+    _with_mcp_servers(root, "t2", "t4")
+    Path("site.yaml").write_text("cache: cache\nruns: runs\n")
+    why = "it gives agents MCP servers, which sessions do not offer (exclude_tasks leaves it out)"
+    for path, command, task in ((config, "train", "t2"), (evaluated, "eval", "t4")):
+        code, text = run("prepare", path)
+        assert code == exits.CONFIG and "ready: " not in text
+        assert text.splitlines()[-1].endswith(f"data/tasks: task {task}: {why}")
+        refused = run(command, path)
+        assert (refused[0], refused[1].splitlines()[-1]) == (code, text.splitlines()[-1])
+        if path == config:
+            edit(path, "  service_kwargs:", f"  exclude_tasks: [{task}]\n  service_kwargs:")
+        else:
+            edit(path, '"service_kwargs":', f'"exclude_tasks": ["{task}"], "service_kwargs":')
+    code, text = run("prepare", config)
+    assert code == exits.DONE and "\nready: " in text
+    assert f"warning: tasks: a run with t4 stops: {why}" in text.splitlines()
+    assert run("prepare", evaluated)[0] == exits.DONE
+
+
 def test_configurations_of_one_name_share_no_folder(make_recipe: MakeRecipe, run: Run) -> None:
     """Nor does one with a unit of a recipe, here the run `rl`: each has its own folder, the same at the next time."""
     root = make_recipe()
@@ -97,9 +129,9 @@ def test_tasks_that_no_session_opens_are_told_before_a_run(
             (root / "data/tasks" / task / name).write_text(text)
     config = root / "configs/rl.yaml"
     warning = f"warning: tasks: a run with t1, t2 stops: {told}"
-    for command in (("harbor", "fetch"), ("prepare",)):
+    for command, ended in ((("harbor", "fetch"), exits.DONE), (("prepare",), exits.CONFIG)):
         code, text = run(*command, config)
-        assert code == exits.DONE, text
+        assert code == ended, text
         assert any(line.startswith(warning) for line in text.splitlines()), text
     edit(config, "service: harbor", "service: harbor\n  exclude_tasks: [t1]")
     assert f"a run with t2 stops: {told}" in run("prepare", config)[1]
