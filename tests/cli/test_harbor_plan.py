@@ -85,6 +85,49 @@ def test_a_refusal_tells_every_problem(task: Path, capsys: pytest.CaptureFixture
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 2
 
 
+BAD_COMPOSE = "services: {main: {}, web: {build: ./nope, pid: host}}\n"
+PID = "compose: web.pid: is not planned: it changes what a container may do on its host (an overlay's [[compose]] can unset it)"
+NOPE = "compose: web.build.context: environment/nope is no directory of the task"
+FRUM = "image: Dockerfile:1: unknown instruction FRUM"
+FILES = [
+    "task_config: tests/test.sh: a task needs tests, and this file is missing",
+    "task_config: instruction.md: is missing, or no file",
+]
+WRONG = 'task_config: task.toml: environment.memory_mb: must be a whole number, got "lots"'
+
+
+@pytest.mark.parametrize(
+    ("toml", "compose", "told"),
+    [
+        ("", BAD_COMPOSE, [PID, NOPE, *FILES, FRUM]),
+        ('[environment]\nmemory_mb = "lots"\n', BAD_COMPOSE, [WRONG, PID, NOPE, *FILES, FRUM]),
+        # A prebuilt image needs no Dockerfile; what it is called is decisive, and so is how the tests run.
+        ('[environment]\ndocker_image = "x"\nmemory_mb = "lots"\n', BAD_COMPOSE, [WRONG, PID, NOPE, *FILES]),
+        (
+            "[environment]\ndocker_image = 1\n",
+            BAD_COMPOSE,
+            ["task_config: task.toml: environment.docker_image: must be text, got 1", *FILES],
+        ),
+        ("", "services: {main: {build: {context: ., dockerfile: Other}, pid: host}}\n", [PID.replace("web", "main"), *FILES]),
+        ("", "services: {main: {build: nope}}\n", [NOPE.replace("web", "main"), *FILES]),
+    ],
+)
+def test_no_fault_hides_another(task: Path, capsys: pytest.CaptureFixture[str], toml: str, compose: str, told: list[str]) -> None:
+    """Nor is anything told that only follows from one."""
+    (task / "task.toml").write_text(toml + "[verifer]\n")
+    (task / "environment/docker-compose.yaml").write_text(compose)
+    (task / "environment/Dockerfile").write_text("FRUM x\n")
+    (task / "environment/Other").write_text("FROM x\n")
+    (task / "instruction.md").unlink()
+    (task / "tests/test.sh").unlink()
+    assert run(str(task), "--json") == exits.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert found["problems"] == told
+    assert found["refused"] == told[0]
+    if len(told) > 1:
+        assert found["warnings"] == ["task.toml: verifer is read by nothing (did you mean verifier?)"]
+
+
 def test_privileges_and_overlays(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (task / "environment/docker-compose.yaml").open("a") as file:
         file.write("    privileged: true\n    pid: host\n")

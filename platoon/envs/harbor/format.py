@@ -10,7 +10,8 @@ bounded before anything is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,20 @@ INSTRUCTION_LIMIT_BYTES = 8 * 1024 * 1024
 # Of what a lock records about one task.
 MOST_PROBLEMS = 20
 MOST_PROBLEM_CHARACTERS = 500
+# Keys by which a task needs other files, and those that its images and the texts of its compose file are made from.
+_NAMES_FILES = re.compile(r"verifier(\.environment.*)?|steps.*", re.DOTALL)
+_PLANNED_FROM = re.compile(r"environment(\.(docker_image|env)(\..*)?)?", re.DOTALL)
 
 
 class TaskRefused(PlatoonError):
-    """A task that a lock records as refused. code: one of the lock's refusal codes; why: one sentence."""
+    """A task that a lock records as refused. code: one of the lock's refusal codes; why: one sentence.
 
-    def __init__(self, code: str, why: str) -> None:
+    problems: that, and what else is wrong of the same kind.
+    """
+
+    def __init__(self, code: str, why: str, *more: str) -> None:
         self.code, self.why = code, why
+        self.problems = (why, *more)
         super().__init__(self.refusal)
 
     @property
@@ -73,18 +81,11 @@ class HarborTask:
 def read_task(directory: Path) -> HarborTask:
     """The task of a directory. Raises TaskRefused."""
     toml = read_toml(directory)
-    if toml.steps:
-        raise TaskRefused("task_config", "task.toml: steps: tasks of several steps are not run")
-    if toml.environment.os.lower() != "linux":
-        raise TaskRefused("task_config", f"task.toml: environment.os: only linux is run, got {printable(toml.environment.os)}")
-    if (directory / "tests/docker-compose.yaml").exists():
-        raise TaskRefused("task_config", "tests/docker-compose.yaml: a verifier of several containers is not run")
-    if not _bundles_tests(directory, toml) and not is_file(directory / "tests/test.sh"):
-        raise TaskRefused("task_config", "tests/test.sh: a task needs tests, and this file is missing")
+    instruction = check_files(directory, toml)
     return HarborTask(
         directory=directory,
         name=None if toml.task is None else toml.task.name,
-        instruction=read_instruction(directory),
+        instruction=instruction,
         metadata=toml.metadata,
         environment=toml.environment,
         agent=toml.agent,
@@ -95,18 +96,59 @@ def read_task(directory: Path) -> HarborTask:
     )
 
 
+def check_files(directory: Path, toml: TaskToml) -> str:
+    """The instruction of a task with these settings. Raises TaskRefused for what cannot be run, with every problem."""
+    problems: list[str] = []
+    if toml.steps:
+        problems.append("task.toml: steps: tasks of several steps are not run")
+    if toml.environment.os.lower() != "linux":
+        problems.append(f"task.toml: environment.os: only linux is run, got {printable(toml.environment.os)}")
+    if (directory / "tests/docker-compose.yaml").exists():
+        problems.append("tests/docker-compose.yaml: a verifier of several containers is not run")
+    if not toml.steps and not _bundles_tests(directory, toml) and not is_file(directory / "tests/test.sh"):
+        problems.append("tests/test.sh: a task needs tests, and this file is missing")
+    instruction = ""
+    try:
+        if not toml.steps:
+            instruction = read_instruction(directory)
+    except TaskRefused as refused:
+        problems.append(refused.why)
+    if problems:
+        raise TaskRefused("task_config", *problems)
+    return instruction
+
+
 def read_toml(directory: Path) -> TaskToml:
     """A task's settings alone. Raises TaskRefused naming the wrong keys, the first of many."""
-    data = _read(directory, "task.toml", TOML_LIMIT_BYTES)
-    try:
-        values = parse_toml(data)
-    except ValueError as error:
-        raise TaskRefused("task_config", f"task.toml: {printable(str(error))}") from None
+    values = _toml_values(directory)
     try:
         return TaskToml.model_validate(values)
     except ValidationError as error:
         problems = from_validation_error(error, TaskToml, values, lambda path: "")
         raise TaskRefused("task_config", "task.toml: " + _listed([str(problem) for problem in problems])) from None
+
+
+def right_parts(directory: Path) -> tuple[TaskToml | None, bool]:
+    """What a `task.toml` says beside what `read_toml` refuses in it, and whether that is enough to plan the task by.
+
+    None where it is not enough to tell which files the task needs.
+    """
+    plans = True
+    try:
+        values = _toml_values(directory)
+    except TaskRefused:
+        return None, False
+    for _ in range(MOST_PROBLEMS):
+        try:
+            return TaskToml.model_validate(values), plans
+        except ValidationError as error:
+            keys = [problem.key for problem in from_validation_error(error, TaskToml, values, lambda path: "")]
+        if any(_NAMES_FILES.fullmatch(key) for key in keys):
+            break
+        plans = plans and not any(_PLANNED_FROM.fullmatch(key) for key in keys)
+        for key in keys:
+            _drop(values, key.split("."))
+    return None, False
 
 
 def read_instruction(directory: Path) -> str:
@@ -158,6 +200,23 @@ def cut_canary(text: str) -> str:
 
 def _is_canary(line: str) -> bool:
     return "canary" in line and (line.startswith("#") or (line.startswith("<!--") and line.endswith("-->")))
+
+
+def _drop(values: dict[str, Any], path: Sequence[str]) -> None:
+    """Drops what lies at a path, or the deepest table's key on the way to it."""
+    key, *rest = path
+    inner = values.get(key)
+    if rest and isinstance(inner, dict) and rest[0] in inner:
+        _drop(inner, rest)
+    else:
+        values.pop(key, None)
+
+
+def _toml_values(directory: Path) -> dict[str, Any]:
+    try:
+        return parse_toml(_read(directory, "task.toml", TOML_LIMIT_BYTES))
+    except ValueError as error:
+        raise TaskRefused("task_config", f"task.toml: {printable(str(error))}") from None
 
 
 def _bundles_tests(directory: Path, toml: TaskToml) -> bool:

@@ -2,7 +2,7 @@
 
     overlay = read_overlay(Path("overlays/offline"))
     if overlay.matches("tasks/a", {"family": "web"}):
-        apply_files(overlay, staged_task)
+        apply_files([overlay], staged_task)
 
 `[[edit]]` and `[[copy]]` change files, by new inodes, and so the task's digest; `[[compose]]` entries change the stack plan alone.
 """
@@ -212,11 +212,13 @@ def read_overlay(directory: Path) -> Overlay:
     if not name.isprintable():
         raise ConfigError(Problem("is UTF-8 on one line", key="name", file=shown, advice="give it a name, or rename its directory"))
     copies = tuple(FileCopy(item.file, item.source, item.executable) for item in file.copy_)
+    if problems := [*_match_problems(file.match, shown), *_copy_problems(copies, directory, shown)]:
+        raise ConfigError(problems)
     return Overlay(
         name=name,
         directory=directory,
-        digest=_digest(data, copies, directory, shown),
-        match={name: _wanted(value, name, shown) for name, value in file.match.items()},
+        digest=_digest(data, copies, directory),
+        match={name: tuple(map(_as_text, _listed(value))) for name, value in file.match.items()},
         edits=tuple(FileEdit(item.file, item.pattern, item.replace, item.count) for item in file.edit),
         copies=copies,
         compose=tuple(_compose_edit(item) for item in file.compose),
@@ -224,27 +226,40 @@ def read_overlay(directory: Path) -> Overlay:
     )
 
 
-def apply_files(overlay: Overlay, task: Path) -> None:
-    """Applies `[[edit]]` and `[[copy]]` to a task's own copy, by new inodes. Raises TaskRefused (`overlay`)."""
-    for edit in overlay.edits:
-        _apply_edit(edit, overlay, task)
-    for copy in overlay.copies:
-        target = _target(copy.file, overlay, task)
-        if target.is_dir():
-            raise _refused(overlay, copy.file, "is a directory of the task")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(target, 0o755 if copy.executable else 0o644) as beside:
-            shutil.copyfile(overlay.directory / copy.source, beside)
+def apply_files(overlays: Sequence[Overlay], task: Path) -> None:
+    """Applies `[[edit]]` and `[[copy]]` to a task's own copy, by new inodes.
+
+    Raises TaskRefused (`overlay`) with the first fault of each file: what follows in a file may follow from it.
+    """
+    faults: dict[str, str] = {}
+    for overlay in overlays:
+        changes: tuple[FileEdit | FileCopy, ...] = (*overlay.edits, *overlay.copies)
+        for change in changes:
+            file = str(PurePosixPath(change.file))
+            if file in faults:
+                continue
+            try:
+                if isinstance(change, FileEdit):
+                    _apply_edit(change, overlay, task)
+                else:
+                    _apply_copy(change, overlay, task)
+            except TaskRefused as refused:
+                faults[file] = refused.why
+    if faults:
+        raise TaskRefused("overlay", *faults.values())
 
 
 def check_copies(overlays: Sequence[Overlay], kept: Container[str]) -> None:
-    """Raises TaskRefused (`overlay`) for a `[[copy]]` without effect. kept: the files that a fetch keeps of the overlaid task."""
-    for overlay in overlays:
-        for copy in overlay.copies:
-            file = str(PurePosixPath(copy.file))
-            if file not in kept and file != IGNORE_FILE:
-                why = f"is not kept: it is ignored, or in none of {', '.join(f'{name}/' for name in HASHED_DIRECTORIES)}"
-                raise _refused(overlay, copy.file, why)
+    """Raises TaskRefused (`overlay`) for each `[[copy]]` without effect. kept: the files that a fetch keeps of the task."""
+    why = f"is not kept: it is ignored, or in none of {', '.join(f'{name}/' for name in HASHED_DIRECTORIES)}"
+    faults = [
+        f"{printable(overlay.name)}: {printable(copy.file)}: {why}"
+        for overlay in overlays
+        for copy in overlay.copies
+        if (file := str(PurePosixPath(copy.file))) not in kept and file != IGNORE_FILE
+    ]
+    if faults:
+        raise TaskRefused("overlay", *faults)
 
 
 def overlays_digest(overlays: Sequence[Overlay]) -> str | None:
@@ -255,18 +270,24 @@ def overlays_digest(overlays: Sequence[Overlay]) -> str | None:
     return sha256_bytes(text.encode())
 
 
-def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path, shown: str) -> str:
+def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path) -> str:
     """Over the bytes of the file, then per copy its source and the digest of that file."""
-    parts = [data]
+    parts = [f"\0{copy.source}\0{hex_of(sha256_file(directory / copy.source))}".encode() for copy in copies]
+    return hex_of(sha256_bytes(data, *parts))
+
+
+def _copy_problems(copies: Sequence[FileCopy], directory: Path, shown: str) -> Iterator[Problem]:
     root = Path(os.path.realpath(directory))
     for number, copy in enumerate(copies):
         path = directory / copy.source
         if not path.is_file() or not Path(os.path.realpath(path)).is_relative_to(root):
-            raise ConfigError(
-                Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown)
-            )
-        parts.append(f"\0{copy.source}\0{hex_of(sha256_file(path))}".encode())
-    return hex_of(sha256_bytes(*parts))
+            yield Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown)
+
+
+def _match_problems(match: Mapping[str, Any], shown: str) -> Iterator[Problem]:
+    for name, value in match.items():
+        if not all(isinstance(item, str | int | float | bool) for item in _listed(value)):
+            yield Problem("is a value or a list of values", key=f"match.{printable(name)}", file=shown)
 
 
 def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:
@@ -287,6 +308,15 @@ def _apply_edit(edit: FileEdit, overlay: Overlay, task: Path) -> None:
         raise _refused(overlay, edit.file, f"the pattern matches {counted(count, 'time')}, not {edit.count}")
     with _replacing(target, target.stat().st_mode & 0o777) as beside:
         beside.write_bytes(changed.encode("utf-8"))
+
+
+def _apply_copy(copy: FileCopy, overlay: Overlay, task: Path) -> None:
+    target = _target(copy.file, overlay, task)
+    if target.is_dir():
+        raise _refused(overlay, copy.file, "is a directory of the task")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(target, 0o755 if copy.executable else 0o644) as beside:
+        shutil.copyfile(overlay.directory / copy.source, beside)
 
 
 def _target(file: str, overlay: Overlay, task: Path) -> Path:
@@ -326,11 +356,8 @@ def _compose_edit(item: _Compose) -> ComposeEdit:
     )
 
 
-def _wanted(value: Any, name: str, shown: str) -> tuple[str, ...]:
-    found = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str | int | float | bool) for item in found):
-        raise ConfigError(Problem("is a value or a list of values", key=f"match.{printable(name)}", file=shown))
-    return tuple(_as_text(item) for item in found)
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _as_text(value: Any) -> str:

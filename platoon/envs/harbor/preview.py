@@ -61,7 +61,7 @@ def preview_task(
             tools = FetchTools(HarborCache(Path(place) / "harbor"))
             contents = read_contents(directory)
             with prepared(Materialised(task, directory), contents, matched, tools, shown) as ready:
-                settings = settings_of(task, matched, refuse or Refuse(), ready.upstream_digest, ready.refusal)
+                settings = settings_of(task, matched, refuse or Refuse(), ready.upstream_digest, ready.refusals)
                 publish_task(ready.directory, ready.contents, tools.cache, settings.programs)
                 kept = tools.cache.task(ready.contents.digest)
                 return Preview(build_row(task, kept, ready.contents, fields, settings), idle, lifted)

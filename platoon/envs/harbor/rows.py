@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,18 @@ from typing import Any
 from platoon.artifacts.canonical import canonical_bytes
 from platoon.artifacts.digests import DataError, HashedTask, input_digests
 from platoon.config.text import printable
-from platoon.envs.harbor.compose import ComposeRefused, PlannedTask, plan_task, stack_kind
+from platoon.envs.harbor.compose import PlannedTask, check_image, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
 from platoon.envs.harbor.compose.security import ROOT_USERS
-from platoon.envs.harbor.format import UNREAD_COMPOSE_FILES, TaskRefused, hidden_files, read_dockerfile, read_task, read_toml
+from platoon.envs.harbor.format import (
+    UNREAD_COMPOSE_FILES,
+    TaskRefused,
+    check_files,
+    hidden_files,
+    read_dockerfile,
+    read_toml,
+    right_parts,
+)
 from platoon.envs.harbor.lock import LockRow
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
@@ -34,7 +43,8 @@ USER_ADVICE = "(refuse: {agent_user: false} fetches it, and the environment's ag
 @dataclass(frozen=True)
 class BuiltRow:
     """plan: the stack plan that the row names, as JSON. warnings: for people, each of this task. refusals: all that apply to a row
-    that was judged now, of which it has the first; no fact keeps them.
+    that was judged now, of which it has the first, and then those that are known of a task whose settings or compose file are
+    refused; no fact keeps them.
     """
 
     row: LockRow
@@ -45,7 +55,7 @@ class BuiltRow:
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What decides a row beside the task's files. overlays: those that matched. overlay_refusal: why one could not be applied.
+    """What decides a row beside the task's files. overlays: those that matched. overlay_refusals: why one could not be applied.
 
     programs: files that are executable whatever they are called and begin with.
     """
@@ -53,14 +63,14 @@ class TaskSettings:
     refuse: Refuse
     programs: frozenset[str] = frozenset()
     overlays: tuple[Overlay, ...] = ()
-    overlay_refusal: str | None = None
+    overlay_refusals: tuple[str, ...] = ()
     upstream_digest: str | None = None
 
     @property
     def key(self) -> str:
         """Names the settings, 64 hex."""
         overlays = [[overlay.name, overlay.digest] for overlay in self.overlays]
-        parts = [self.refuse.plain(), sorted(self.programs), overlays, self.overlay_refusal]
+        parts = [self.refuse.plain(), sorted(self.programs), overlays, self.overlay_refusals]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -75,7 +85,15 @@ class _Judged:
         known += [text for why in whys if (text := f"{code}: {why}") not in known]
 
     def take(self, refused: TaskRefused) -> None:
-        self.add(refused.code, *(refused.problems if isinstance(refused, ComposeRefused) else (refused.why,)))
+        self.add(refused.code, *refused.problems)
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Takes the refusal that ends the block."""
+        try:
+            yield
+        except TaskRefused as refused:
+            self.take(refused)
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -132,8 +150,7 @@ def _judged_row(
     task: SourceTask, directory: Path, contents: HashedTask, index: Mapping[str, Any], settings: TaskSettings
 ) -> BuiltRow:
     judged = _Judged()
-    if settings.overlay_refusal is not None:
-        judged.add("overlay", settings.overlay_refusal)
+    judged.add("overlay", *settings.overlay_refusals)
     stack = _stack(directory, settings, judged)
     toml: TaskToml | None = None
     planned: PlannedTask | None = None
@@ -141,13 +158,12 @@ def _judged_row(
     verifier_uploads: Sequence[str] = ()
     try:
         toml = read_toml(directory)
-        _judge_toml(toml, settings.refuse, judged)
-        verifier_image, verifier_uploads = _verifier_image(toml, directory, settings, judged)
-        read_task(directory)
     except TaskRefused as refused:
         judged.take(refused)
-    if toml is not None:
+    else:
+        verifier_image, verifier_uploads = _judge_settings(toml, directory, settings, judged)
         planned = _plan(toml, directory, settings, judged)
+    parts, beside = (toml, ()) if planned is not None else _beside(toml, directory, settings)
     flags = _flags(toml, directory, stack)
     if planned is not None:
         _judge_plan(planned, flags, settings.refuse, judged)
@@ -170,8 +186,8 @@ def _judged_row(
         input_files=dict(zip(paths, input_digests(directory, paths), strict=True)),
     )
     plan = planned.plan.to_dict() if planned is not None and planned.plan is not None else None
-    warnings = (*hidden_files(directory), *(unread(toml) if toml else ()), *_warnings(flags, planned))
-    return BuiltRow(_placed(row, task, index, settings), plan, warnings, judged.all)
+    warnings = (*hidden_files(directory), *(unread(parts) if parts else ()), *_warnings(flags, planned))
+    return BuiltRow(_placed(row, task, index, settings), plan, warnings, tuple(dict.fromkeys((*judged.all, *beside))))
 
 
 def finish_rows(rows: Sequence[LockRow], refuse: Refuse) -> list[LockRow]:
@@ -199,14 +215,42 @@ def read_metadata(directory: Path) -> Mapping[str, Any]:
 
 
 def _stack(directory: Path, settings: TaskSettings, judged: _Judged) -> str | None:
-    try:
+    stack = None
+    with judged.taking():
         stack = stack_kind(directory, settings.overlays)
-    except TaskRefused as refused:
-        judged.take(refused)
-        return None
     if stack == "sidecars" and settings.refuse.effective_sidecars:
         judged.add("stack", STACK_REFUSAL)
     return stack
+
+
+def _judge_settings(
+    toml: TaskToml, directory: Path, settings: TaskSettings, judged: _Judged
+) -> tuple[Mapping[str, Any] | None, Sequence[str]]:
+    """As `_verifier_image`."""
+    verifier: tuple[Mapping[str, Any] | None, Sequence[str]] = None, ()
+    _judge_toml(toml, settings.refuse, judged)
+    with judged.taking():
+        verifier = _verifier_image(toml, directory, settings, judged)
+    with judged.taking():
+        check_files(directory, toml)
+    return verifier
+
+
+def _beside(toml: TaskToml | None, directory: Path, settings: TaskSettings) -> tuple[TaskToml | None, tuple[str, ...]]:
+    """What is known of a task that cannot be planned: its settings but for those that are refused, and what is wrong beside them.
+
+    It is told to whoever mends the task, and decides nothing of its row.
+    """
+    judged = _Judged()
+    parts, plans = (toml, True) if toml is not None else right_parts(directory)
+    if toml is None and parts is not None:
+        _judge_settings(parts, directory, settings, judged)
+        plans = plans and _plan(parts, directory, settings, judged) is None
+    if plans and parts is not None:
+        # The image, where the compose file is refused.
+        with judged.taking():
+            check_image(parts, directory, overlays=settings.overlays, executable=_executable(directory, settings.programs))
+    return parts, judged.all
 
 
 def _judge_toml(toml: TaskToml, refuse: Refuse, judged: _Judged) -> None:

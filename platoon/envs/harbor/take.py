@@ -44,12 +44,12 @@ class TakenTasks:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task's files with overlays applied. refusal: why one could not be."""
+    """A task's files with overlays applied. refusals: why one could not be."""
 
     directory: Path
     contents: HashedTask
     upstream_digest: str | None = None
-    refusal: str | None = None
+    refusals: tuple[str, ...] = ()
 
 
 def take_tasks(request: Request, dataset: Dataset, chosen: Sequence[SourceTask], reuse: Reuse, tools: FetchTools) -> TakenTasks:
@@ -125,9 +125,9 @@ class _Taker:
 
     def _publish(self, task: SourceTask, ready: Prepared, matched: Sequence[Overlay], index: Mapping[str, Any]) -> None:
         digest = ready.contents.digest
-        settings = self._settings(task, matched, ready.upstream_digest, ready.refusal)
+        settings = self._settings(task, matched, ready.upstream_digest, ready.refusals)
         self.taken.copied += publish_task(ready.directory, ready.contents, self.tools.cache, settings.programs)
-        if ready.refusal is None:
+        if not ready.refusals:
             self.reuse.remember(task, changing(matched), digest, ready.upstream_digest)
         self._add(task, self.tools.cache.task(digest), ready.contents, index, settings)
 
@@ -164,15 +164,15 @@ class _Taker:
 
     def _key(self, settings: TaskSettings) -> str:
         # Of nearly all tasks nothing but the entry's own settings counts.
-        if settings.overlays or settings.programs or settings.overlay_refusal is not None:
+        if settings.overlays or settings.programs or settings.overlay_refusals:
             return settings.key
         self.plain_key = self.plain_key or settings.key
         return self.plain_key
 
     def _settings(
-        self, task: SourceTask, matched: Sequence[Overlay], upstream: str | None, refusal: str | None = None
+        self, task: SourceTask, matched: Sequence[Overlay], upstream: str | None, refusals: tuple[str, ...] = ()
     ) -> TaskSettings:
-        return settings_of(task, matched, self.request.options.refuse, upstream, refusal)
+        return settings_of(task, matched, self.request.options.refuse, upstream, refusals)
 
     def _index(self, task: SourceTask, directory: Path, contents: HashedTask) -> dict[str, Any]:
         if not (names := self.names):
@@ -193,11 +193,11 @@ def changing(overlays: Sequence[Overlay]) -> list[Overlay]:
 
 
 def settings_of(
-    task: SourceTask, matched: Sequence[Overlay], refuse: Refuse, upstream: str | None, refusal: str | None
+    task: SourceTask, matched: Sequence[Overlay], refuse: Refuse, upstream: str | None, refusals: tuple[str, ...]
 ) -> TaskSettings:
-    """What decides a task's row beside its files. upstream, refusal: of what the overlays that matched made of it."""
-    copied = () if refusal is not None else (copy.file for overlay in matched for copy in overlay.copies if copy.executable)
-    return TaskSettings(refuse, task.programs.union(copied), tuple(matched), refusal, upstream)
+    """What decides a task's row beside its files. upstream, refusals: of what the overlays that matched made of it."""
+    copied = () if refusals else (copy.file for overlay in matched for copy in overlay.copies if copy.executable)
+    return TaskSettings(refuse, task.programs.union(copied), tuple(matched), refusals, upstream)
 
 
 @contextmanager
@@ -212,14 +212,13 @@ def prepared(
         copy = place / "task"
         _copy(item, contents, copy)
         try:
-            for overlay in wanted:
-                apply_files(overlay, copy)
+            apply_files(wanted, copy)
             if problems := list(tree_problems(copy, shown_as)):
                 raise ConfigError(problems)
             after = read_contents(copy)
             check_copies(wanted, {file.path for file in after.files})
         except TaskRefused as refused:
-            yield Prepared(item.directory, contents, refusal=refused.why)
+            yield Prepared(item.directory, contents, refusals=refused.problems)
             return
         yield Prepared(copy, after, contents.digest if after.digest != contents.digest else None)
 

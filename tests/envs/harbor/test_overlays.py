@@ -11,6 +11,7 @@ import pytest
 
 from platoon.envs.harbor import substitution
 from platoon.envs.harbor.compose import plan_task
+from platoon.envs.harbor.compose.edits import apply_edits
 from platoon.envs.harbor.format import TaskRefused
 from platoon.envs.harbor.overlays import Overlay, apply_files, overlays_digest, read_overlay
 from platoon.envs.harbor.task_toml import TaskToml
@@ -140,7 +141,7 @@ def test_files_are_changed_by_new_inodes(tmp_path: Path) -> None:
         "[[copy]]\nfile = 'environment/new/run'\nsource = 'run'\nexecutable = true\n",
         run="x",
     )
-    apply_files(found, directory)
+    apply_files([found], directory)
     assert (directory / "instruction.md").read_text() == "Use db:5432.\nThen db:5432.\n"
     assert twin.read_text().startswith("Ask")
     assert (directory / "environment/new/run").stat().st_mode & 0o777 == 0o755
@@ -150,7 +151,7 @@ def test_a_pattern_that_never_ends_on_a_text_refuses_its_task(tmp_path: Path, mo
     monkeypatch.setattr(substitution, "LIMIT_S", 1)
     directory = task(tmp_path, instruction="a" * 40 + "!\n")
     with pytest.raises(TaskRefused, match=r"overlay: .*instruction.md: \^\(a\+\)\+\$: the pattern takes longer than 1 seconds"):
-        apply_files(overlay(tmp_path, "[[edit]]\nfile = 'instruction.md'\npattern = '^(a+)+$'\n"), directory)
+        apply_files([overlay(tmp_path, "[[edit]]\nfile = 'instruction.md'\npattern = '^(a+)+$'\n")], directory)
 
 
 @pytest.mark.parametrize(("pattern", "replacement"), [("(x+)é|y", r"<\1>"), ("^", "> "), ("z*", "-"), ("$", r"\\")])
@@ -175,8 +176,42 @@ def test_what_does_not_fit_refuses_the_task(tmp_path: Path, text: str, why: str)
     directory = task(tmp_path)
     (directory / "link").symlink_to(tmp_path)
     with pytest.raises(TaskRefused) as refusal:
-        apply_files(overlay(tmp_path, text), directory)
+        apply_files([overlay(tmp_path, text)], directory)
     assert refusal.value.refusal.startswith(f"overlay: overlay: {why}")
+
+
+def test_every_file_and_service_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    """The first fault of each: what follows in a file or service may follow from it."""
+    directory = task(tmp_path)
+    gone = "[[edit]]\nfile = '{0}.md'\npattern = 'x'\n"
+    found = overlay(
+        tmp_path, gone.format("a") + gone.format("b") + gone.format("a") + "[[copy]]\nfile='environment'\nsource='overlay.toml'\n"
+    )
+    with pytest.raises(TaskRefused) as refusal:
+        apply_files([found], directory)
+    missing = "is missing in the task"
+    assert refusal.value.problems == (
+        f"overlay: a.md: {missing}",
+        f"overlay: b.md: {missing}",
+        "overlay: environment: is a directory of the task",
+    )
+    edits = "".join(
+        f"[[compose]]\nservice = '{name}'\nunset = ['{key}']\n"
+        for name, key in (("db", "a"), ("db", "b"), ("no", "c"), ("main", "d"))
+    )
+    with pytest.raises(TaskRefused) as refusal:
+        apply_edits({"services": {"main": {"d": "1"}, "db": None}}, [overlay(tmp_path, edits)])
+    assert refusal.value.problems == (
+        "overlay: [[compose]] db: the service has no a to unset",
+        "overlay: [[compose]] no: the compose file has no such service",
+    )
+
+
+def test_every_mistake_of_an_overlay_is_told(tmp_path: Path) -> None:
+    copies = "".join(f"[[copy]]\nfile = 'x'\nsource = '{name}'\n" for name in ("a", "b"))
+    with pytest.raises(ConfigError) as error:
+        overlay(tmp_path, "[match]\nf = {a = 1}\ng = [[1]]\n" + copies)
+    assert [problem.key for problem in error.value.problems] == ["match.f", "match.g", "copy.0.source", "copy.1.source"]
 
 
 def test_h049_an_edit_clears_a_reference(tmp_path: Path) -> None:
@@ -184,9 +219,8 @@ def test_h049_an_edit_clears_a_reference(tmp_path: Path) -> None:
     (directory / "environment/docker-compose.yaml").write_text("services: {main: {}, db: {image: x, expose: [5432]}}\n")
     before = plan_task(TaskToml(), directory)
     assert [(item.file, item.line) for item in before.unrewritable] == [("instruction.md", 1), ("instruction.md", 2)]
-    apply_files(
-        overlay(tmp_path, "[[edit]]\nfile = 'instruction.md'\npattern = 'db:5432'\nreplace = '$DB'\ncount = 2\n"), directory
-    )
+    text = "[[edit]]\nfile = 'instruction.md'\npattern = 'db:5432'\nreplace = '$DB'\ncount = 2\n"
+    apply_files([overlay(tmp_path, text)], directory)
     after = plan_task(TaskToml(), directory)
     assert after.unrewritable == ()
     assert after.plan is not None and before.plan is not None

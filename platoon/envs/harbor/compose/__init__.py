@@ -9,8 +9,8 @@ host path and no registry answer: whatever a session must resolve is a part (`pl
 """
 
 from platoon.envs.harbor.compose.errors import ComposeRefused
-from platoon.envs.harbor.compose.plan import PlannedTask, plan_task, stack_kind
+from platoon.envs.harbor.compose.plan import PlannedTask, check_image, plan_task, stack_kind
 from platoon.envs.harbor.compose.references import Reference
 from platoon.envs.harbor.compose.stack_plan import RULE, StackPlan
 
-__all__ = ["RULE", "ComposeRefused", "PlannedTask", "Reference", "StackPlan", "plan_task", "stack_kind"]
+__all__ = ["RULE", "ComposeRefused", "PlannedTask", "Reference", "StackPlan", "check_image", "plan_task", "stack_kind"]

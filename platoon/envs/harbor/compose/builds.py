@@ -32,6 +32,7 @@ _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def read_build(value: Any, draft: Draft, reading: Reading) -> None:
     place = f"{draft.name}.build"
     findings = reading.findings
+    draft.asks_build = True
     settings: dict[str, Any] = {}
     source = {"context": value} if isinstance(value, str | tuple) else values.mapping(value)
     for key, item in admitted(source, "services.*.build", place, draft.role, findings):

@@ -24,55 +24,68 @@ class Edited:
 
 
 def apply_edits(tree: Tree, overlays: Sequence[Overlay]) -> Edited:
-    """The tree with every entry applied, in order. Raises TaskRefused (`overlay`) for a service or key that is not there."""
+    """The tree with every entry applied, in order.
+
+    Raises TaskRefused (`overlay`) with the first fault of each service: what follows in a service may follow from it.
+    """
     entries = [(overlay, edit) for overlay in overlays for edit in overlay.compose]
     services = tree.get("services") if isinstance(tree, dict) else None
     if not entries or not isinstance(tree, dict):
         if entries:
-            raise _refused(entries[0][0], entries[0][1], "the task has no compose file")
+            raise TaskRefused("overlay", _fault(*entries[0], "the task has no compose file"))
         return Edited(tree)
     edited: dict[str, Any] = dict(services) if isinstance(services, dict) else {}
     externals: dict[str, ComposeEdit] = {}
     rules: dict[str, HostNetworkRule] = {}
+    faults: dict[str, str] = {}
     for overlay, edit in entries:
-        if edit.service not in edited:
-            raise _refused(overlay, edit, "the compose file has no such service")
-        service = edited[edit.service]
-        if service is not None and not isinstance(service, dict):
-            raise _refused(overlay, edit, "the service is no mapping")
-        edited[edit.service] = _edited(service or {}, overlay, edit)
+        if edit.service in faults:
+            continue
+        try:
+            edited[edit.service] = _edited(edited, edit)
+        except ComposeError as error:
+            faults[edit.service] = _fault(overlay, edit, error.why)
         if edit.external is not None:
-            if edit.service == "main":
-                raise _refused(overlay, edit, "main is never external")
             externals[edit.service] = edit
         if edit.host_network is not None:
             rules[edit.service] = edit.host_network
+    if faults:
+        raise TaskRefused("overlay", *faults.values())
     return Edited({**tree, "services": edited}, externals, rules)
 
 
-def _edited(service: Mapping[str, Any], overlay: Overlay, edit: ComposeEdit) -> dict[str, Any]:
-    changed = dict(service)
+def _edited(services: Mapping[str, Any], edit: ComposeEdit) -> dict[str, Any]:
+    """The service of an entry as it makes it. Raises ComposeError."""
+    if edit.service not in services:
+        raise ComposeError("the compose file has no such service")
+    service = services[edit.service]
+    if service is not None and not isinstance(service, dict):
+        raise ComposeError("the service is no mapping")
+    changed = dict(service or {})
     for key in edit.unset:
-        changed = _without(changed, key.split(".") if key not in changed else [key], overlay, edit, key)
+        changed = _without(changed, key.split(".") if key not in changed else [key], key)
     for key, value in edit.replace.items():
         if key not in changed:
-            raise _refused(overlay, edit, f"the service has no {printable(key)} to replace (set adds it)")
+            raise ComposeError(f"the service has no {printable(key)} to replace (set adds it)")
         changed[key] = tree_of(value)
     try:
-        return merge_services(changed, {key: tree_of(value) for key, value in edit.set.items()})
+        changed = merge_services(changed, {key: tree_of(value) for key, value in edit.set.items()})
     except ComposeError as error:
-        raise _refused(overlay, edit, f"set: {error.why}") from None
+        raise ComposeError(f"set: {error.why}") from None
+    if edit.external is not None and edit.service == "main":
+        raise ComposeError("main is never external")
+    return changed
 
 
-def _without(value: dict[str, Any], path: Sequence[str], overlay: Overlay, edit: ComposeEdit, key: str) -> dict[str, Any]:
+def _without(value: dict[str, Any], path: Sequence[str], key: str) -> dict[str, Any]:
     if path[0] not in value:
-        raise _refused(overlay, edit, f"the service has no {printable(key)} to unset")
+        raise ComposeError(f"the service has no {printable(key)} to unset")
     if len(path) == 1:
         return {name: item for name, item in value.items() if name != path[0]}
     inner = value[path[0]]
     if not isinstance(inner, dict):
-        raise _refused(overlay, edit, f"the service has no {printable(key)} to unset")
-    return {**value, path[0]: _without(inner, path[1:], overlay, edit, key)}
+        raise ComposeError(f"the service has no {printable(key)} to unset")
+    return {**value, path[0]: _without(inner, path[1:], key)}
 
 
 def tree_of(value: Any) -> Tree:
@@ -88,5 +101,5 @@ def tree_of(value: Any) -> Tree:
     raise TypeError(f"{type(value).__name__} is no value of a compose file")
 
 
-def _refused(overlay: Overlay, edit: ComposeEdit, why: str) -> TaskRefused:
-    return TaskRefused("overlay", f"{printable(overlay.name)}: [[compose]] {printable(edit.service)}: {why}")
+def _fault(overlay: Overlay, edit: ComposeEdit, why: str) -> str:
+    return f"{printable(overlay.name)}: [[compose]] {printable(edit.service)}: {why}"

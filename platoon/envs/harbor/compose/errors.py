@@ -27,11 +27,10 @@ class ComposeError(Exception):
 
 
 class ComposeRefused(TaskRefused):
-    """A compose file that is not planned. problems: all of them; the refusal a lock records is the first."""
+    """A compose file that is not planned; the refusal a lock records is the first of its problems."""
 
     def __init__(self, problems: Sequence[ComposeError]) -> None:
-        self.problems = tuple(dict.fromkeys(problem.text for problem in problems))
-        super().__init__("compose", self.problems[0])
+        super().__init__("compose", *dict.fromkeys(problem.text for problem in problems))
 
 
 @dataclass

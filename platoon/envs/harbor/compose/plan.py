@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -112,20 +113,12 @@ def plan_task(
     variables. privileges: True plans what asks for privileges instead of refusing it (`refuse: {privileges: false}`). executable:
     whether a file counts as a program in build keys; by default as the cache gives modes, `*.sh` and files that begin `#!`.
     Raises TaskRefused: `overlay` for an edit of a service or key that is not there, `compose` for what is outside the subset
-    (`ComposeRefused.problems` has all; `refusal` is the first), `image` for a Dockerfile that cannot be planned.
+    (`problems` has all; `refusal` is the first), `image` for a Dockerfile that cannot be planned.
     """
     files = TaskFiles(directory)
     edited = _read(files, overlays)
     kind = _kind(edited)
-    listed = frozenset(name for overlay in overlays for name in overlay.compose_host_env)
-    reading = Reading(
-        files,
-        TaskVariables(harbor_variables(task.environment), task.environment.env, listed, _dot_env(files)),
-        task.environment,
-        Findings(),
-        privileged=privileges,
-        executable=executable or is_program,
-    )
+    reading = _reading(task, files, overlays, executable, _dot_env(files), privileges=privileges)
     gpus = task.environment.gpus or 0
     warnings = _unread(files)
     if edited is None or kind == "trivial":
@@ -147,6 +140,35 @@ def plan_task(
         scanned.references,
         (*warnings, *sorted(reading.findings.notes), *scanned.cut),
     )
+
+
+def check_image(
+    task: TaskTables, directory: Path, *, overlays: Sequence[Overlay] = (), executable: Callable[[Path], bool] | None = None
+) -> None:
+    """Looks at what the image of a task is built from whose compose file is refused. Raises TaskRefused (`image`)."""
+    files = TaskFiles(directory)
+    main, reading = Draft("main", "main"), _reading(task, files, overlays, executable, frozenset())
+    with suppress(ComposeError, TaskRefused):
+        if (edited := _read(files, overlays)) is not None:
+            main = read_services(edited, reading).main
+    with suppress(ComposeError):
+        if main.build is not None or not main.asks_build:
+            _image(main, reading, composed=True)
+
+
+def _reading(
+    task: TaskTables,
+    files: TaskFiles,
+    overlays: Sequence[Overlay],
+    executable: Callable[[Path], bool] | None,
+    dot_env: frozenset[str],
+    *,
+    privileges: bool = False,
+) -> Reading:
+    environment = task.environment
+    listed = frozenset(name for overlay in overlays for name in overlay.compose_host_env)
+    variables = TaskVariables(harbor_variables(environment), environment.env, listed, dot_env)
+    return Reading(files, variables, environment, Findings(), privileged=privileges, executable=executable or is_program)
 
 
 def is_program(path: Path) -> bool:

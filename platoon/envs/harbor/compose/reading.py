@@ -41,7 +41,7 @@ class Build:
 class Draft:
     """A service as read, before the stack is put together. plan: fields of its `ServicePlan`, but for the aliases.
 
-    aliases: each with the key that gives it.
+    aliases: each with the key that gives it. asks_build: whether it has a `build:`, be it one that cannot be read.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Draft:
     plan: dict[str, Any] = field(default_factory=dict)
     image: Text | None = None
     build: Build | None = None
+    asks_build: bool = False
     networks: frozenset[str] | None = frozenset({"default"})
     links: list[tuple[str, str | None]] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)

@@ -178,6 +178,9 @@ def _image(draft: Draft, main: Draft, reading: Reading) -> dict[str, Any]:
             return {"build": builds.plan_build(draft.build, reading, whole=True)[1]}
         except ComposeError as error:
             raise ComposeError(error.why, f"{draft.name}.build") from None
+    if draft.asks_build:
+        # Its fault is told already.
+        return {}
     if draft.image is None:
         raise ComposeError("a service needs an image or a build")
     if main.image is not None and draft.image == main.image and reading.environment.docker_image is None:
