@@ -16,6 +16,7 @@ from platoon.cli.task_directory import check_task_directory
 if TYPE_CHECKING:
     from platoon.envs.harbor.options import Refuse
     from platoon.envs.harbor.preview import Preview
+    from platoon.envs.harbor.task_toml import TaskToml
 
 
 def _fields(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -99,6 +100,7 @@ def _to_dict(preview: Preview) -> dict[str, Any]:
         "warnings": [*idle, *built.warnings],
         "kind": row.flags.get("stack"),
         "flags": dict(row.flags),
+        "settings": None if preview.settings is None else _settings(preview.settings),
         "image": dict(row.image),
         "verifier_image": None if row.verifier_image is None else dict(row.verifier_image),
         "stack": built.plan,
@@ -107,3 +109,11 @@ def _to_dict(preview: Preview) -> dict[str, Any]:
         "overlays": list(row.overlays),
         "input_files": dict(row.input_files or {}),
     }
+
+
+def _settings(toml: TaskToml) -> dict[str, Any]:
+    """What of a `task.toml` a session is made from beside the plans, as it is written there; defaults where it says nothing."""
+    environment = toml.environment.model_dump(
+        mode="json", include={"cpus", "memory_mb", "workdir", "env", "healthcheck", "mcp_servers"}
+    )
+    return {**environment, "artifacts": [artifact.model_dump(mode="json") for artifact in toml.artifacts]}

@@ -65,8 +65,13 @@ def _task_rows(found: Mapping[str, Any]) -> Rows:
 
     yield "digest", found["digest"]
     for key, value in found["flags"].items():
-        if key != "stack" and value not in (None, 0, [], ""):
+        # Which artifacts there are stands below.
+        if key not in ("stack", "artifacts") and value not in (None, 0, [], ""):
             yield key.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    for key, value in found["settings"].items():
+        # What a stack gives main is in its rows, where the compose file may say otherwise.
+        if value not in (None, [], {}) and (found["stack"] is None or key not in ("cpus", "memory_mb")):
+            yield from _setting(key, value)
     for key in ("overlays", "input_files"):
         if found[key]:
             yield key.replace("_", " "), few(sorted(found[key]))
@@ -166,6 +171,26 @@ def _health(check: Mapping[str, Any]) -> Iterator[str]:
         yield ", ".join(times)
 
 
+def _task_health(check: Mapping[str, Any]) -> Iterator[str]:
+    """The check of a `task.toml`, which says each of its times."""
+    times = {f"{key}_s": check[f"{key}_sec"] for key in ("interval", "timeout")}
+    starting = {
+        f"{key}_s": check[f"{key}_sec"] if check["start_period_sec"] else None for key in ("start_period", "start_interval")
+    }
+    return _health({"test": ["CMD-SHELL", check["command"]], "retries": check["retries"], **times, **starting})
+
+
+def _server(server: Mapping[str, Any]) -> str:
+    address = server["url"] if server["command"] is None else next(_words([server["command"], *server["args"]]))
+    headers = [f"{name}: {value}" for name, value in server["headers"].items()]
+    return ", ".join([f"{server['name']} at {address} ({server['transport']})", *headers])
+
+
+def _artifact(artifact: Mapping[str, Any]) -> str:
+    service = "" if artifact["service"] == "main" else f" of {artifact['service']}"
+    return f"{artifact['source']}{service}" + (f" without {', '.join(artifact['exclude'])}" if artifact["exclude"] else "")
+
+
 def _waits(waits: Mapping[str, Any]) -> Iterator[str]:
     for other, wait in waits.items():
         condition = wait if isinstance(wait, str) else wait["condition"]
@@ -185,7 +210,7 @@ def _as(form: str) -> Callable[[Any], Iterator[str]]:
     return lambda value: iter([form.format(value)])
 
 
-# By key of a service in a plan: what people call it, and its lines.
+# By key of a service in a plan, or of a task's settings: what people call it, and its lines.
 SETTINGS: Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
     "image": ("image", _image),
     "init": ("process", _init),
@@ -199,7 +224,9 @@ SETTINGS: Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
     "binds": ("mounts", _binds),
     "tmpfs": ("mounts", _tmpfs),
     "files": ("files", _files),
-    "healthcheck": ("health", _health),
+    "healthcheck": ("health", lambda check: _health(check) if "test" in check else _task_health(check)),
+    "mcp_servers": ("MCP servers", lambda servers: map(_server, servers)),
+    "artifacts": ("artifacts", lambda artifacts: map(_artifact, artifacts)),
     "depends_on": ("waits for", _waits),
     "shm_mb": ("shared memory", _as("{} MiB")),
     "ulimits": ("limits", _limits),

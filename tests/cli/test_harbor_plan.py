@@ -414,6 +414,63 @@ def test_no_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert text in capsys.readouterr().err.replace(f"{tmp_path}/", "")
 
 
+TASK_SETTINGS = """
+artifacts = ["/a", {source = "/b", exclude = ["*.log", "x"], service = "db"}]
+[environment]
+cpus = 2
+memory_mb = 512
+workdir = "/w"
+env = {A = "${HOST_A}", B = "b"}
+[environment.healthcheck]
+command = "true"
+start_period_sec = 9
+[[environment.mcp_servers]]
+name = "clock"
+url = "http://main:8000/mcp"
+headers = {X = "${KEY}"}
+[[environment.mcp_servers]]
+name = "files"
+transport = "stdio"
+command = "python"
+args = ["-m", "a b"]
+"""
+SHOWN_SETTINGS = """
+cpus│2
+memory│512 MiB
+environment│A=${HOST_A}
+environment│B=b
+directory│/w
+MCP servers│clock at http://main:8000/mcp (sse), X: ${KEY}
+MCP servers│files at python -m "a b" (stdio)
+health│true
+health│every 5 s, at most 30 s each, 3 failures in a row, free in the first 9 s, every 5 s then
+artifacts│/a
+artifacts│/b of db without *.log, x
+"""
+
+
+@pytest.mark.parametrize("stack", [False, True])
+def test_what_task_toml_gives_a_session_is_shown(task: Path, capsys: pytest.CaptureFixture[str], stack: bool) -> None:
+    """Of a stack its limits stand in the rows of main, where the compose file may set others."""
+    (task / "task.toml").write_text(TASK_SETTINGS)
+    if not stack:
+        (task / "environment/docker-compose.yaml").unlink()
+    assert run(str(task)) == exits.DONE
+    shown, key = [], ""
+    for line in capsys.readouterr().out.partition("stack, in the order")[0].splitlines():
+        if line.startswith("│"):
+            name, value = (cell.strip() for cell in line.strip("│").split("│", 1))
+            key = name or key
+            shown.append(f"{key}│{value}")
+    wanted = SHOWN_SETTINGS.strip().splitlines()
+    assert [line for line in wanted if line not in shown] == ([] if not stack else wanted[:2])
+    assert run(str(task), "--json") == exits.DONE
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["cpus"], settings["workdir"], settings["env"]["A"]) == (2, "/w", "${HOST_A}")
+    assert [server["name"] for server in settings["mcp_servers"]] == ["clock", "files"]
+    assert [artifact["source"] for artifact in settings["artifacts"]] == ["/a", "/b"]
+
+
 def test_a_task_of_one_container(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (task / "environment/docker-compose.yaml").unlink()
     (task / "environment/Dockerfile").unlink()

@@ -13,12 +13,14 @@ from tempfile import TemporaryDirectory
 
 from platoon.config.text import printable
 from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents, tree_problems
+from platoon.envs.harbor.format import right_parts
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.publish import HarborCache, publish_task
 from platoon.envs.harbor.rows import BuiltRow, build_row, read_metadata
 from platoon.envs.harbor.sources.protocol import FetchTools, Materialised, SourceTask
 from platoon.envs.harbor.take import prepared, settings_of
+from platoon.envs.harbor.task_toml import TaskToml
 from platoon.errors import ConfigError, Problem
 from platoon.host.scratch import node_scratch
 
@@ -26,9 +28,11 @@ from platoon.host.scratch import node_scratch
 @dataclass(frozen=True)
 class Preview:
     """built: the row, its images' `kind` still `build`, since who shares a build is of a whole dataset. idle: overlays that do not
-    match the task. lifted: the fields of `[metadata]` by which others do, which a dataset has to list to have them."""
+    match the task. lifted: the fields of `[metadata]` by which others do, which a dataset has to list to have them. settings: what
+    its `task.toml` says, but for what is refused there; None where too little of it is known."""
 
     built: BuiltRow
+    settings: TaskToml | None
     idle: tuple[str, ...] = ()
     lifted: tuple[str, ...] = ()
 
@@ -64,6 +68,7 @@ def preview_task(
                 settings = settings_of(task, matched, refuse or Refuse(), ready.upstream_digest, ready.refusals)
                 publish_task(ready.directory, ready.contents, tools.cache, settings.programs)
                 kept = tools.cache.task(ready.contents.digest)
-                return Preview(build_row(task, kept, ready.contents, fields, settings), idle, lifted)
+                built = build_row(task, kept, ready.contents, fields, settings)
+                return Preview(built, right_parts(kept)[0], idle, lifted)
     except HASH_ERRORS as error:
         raise ConfigError(Problem(f"cannot be read: {fault_text(error, directory)}", file=shown)) from None
