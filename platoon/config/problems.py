@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from platoon.config.model import PROBLEMS_ERROR, nearest
+from platoon.config.model import PROBLEMS_ERROR, did_you_mean, nearest
 from platoon.config.text import counted, printable, show
 from platoon.errors import Problem
 
@@ -52,16 +54,19 @@ FileOf = Callable[[tuple[str, ...]], str]
 
 
 def from_validation_error(error: ValidationError, model: type[Any], values: Any, file_of: FileOf) -> list[Problem]:
-    """Every problem of one validation, in order of place; the alternatives of a union that all failed are one problem."""
+    """Every problem of one validation, in order of place.
+
+    Of a union the alternatives that the value is nearest to are told; those that it is of another type than are one problem.
+    """
     rules: dict[tuple[str, ...], list[str]] = {}
     found: list[Problem | tuple[tuple[str, ...], str]] = []
-    for item in error.errors(include_url=False):
+    for item in _nearest_branches(error.errors(include_url=False), model, values):
         kind, context = item["type"], item.get("ctx", {})
         path = _place(item["loc"], values, kind)
         if kind == PROBLEMS_ERROR:
             found.extend(_placed(problem, path, file_of) for problem in context["problems"])
         elif kind == "extra_forbidden":
-            advice = nearest(path[-1], known_keys(model, path[:-1]))
+            advice = nearest(path[-1], known_keys(model, path[:-1]) - {path[-1]})
             found.append(Problem("unknown key", key=".".join(path), file=file_of(path), advice=advice))
         else:
             if path not in rules:
@@ -75,6 +80,53 @@ def from_validation_error(error: ValidationError, model: type[Any], values: Any,
         else Problem(" or ".join(rules[item[0]]) + item[1], key=".".join(item[0]), file=file_of(item[0]))
         for item in found
     ]
+
+
+def _nearest_branches(errors: Sequence[ErrorDetails], model: type[Any], values: Any) -> list[ErrorDetails]:
+    """The errors without those of a union's alternatives that the value is further from than from another."""
+    branches: dict[tuple[str, ...], dict[str, list[ErrorDetails]]] = {}
+    for item in errors:
+        place, branch = _branch(item["loc"], values, item["type"])
+        branches.setdefault(place, {}).setdefault(branch, []).append(item)
+    left_out: set[int] = set()
+    for place, found in branches.items():
+        named = {branch: items for branch, items in found.items() if branch}
+        distances = {branch: _distance(place, branch, items, model, values) for branch, items in named.items()}
+        least = min(distances.values(), default=None)
+        left_out |= {id(item) for branch, items in named.items() if distances[branch] != least for item in items}
+    return [item for item in errors if id(item) not in left_out]
+
+
+def _distance(
+    place: tuple[str, ...], branch: str, items: Sequence[ErrorDetails], model: type[Any], values: Any
+) -> tuple[bool, int, bool]:
+    """How far the value at a place is from an alternative: whether it is of another type, how many keys it has too many or too few,
+    whether none of those is a slip of the pen.
+    """
+    is_other, others, unknown = False, 0, set()
+    for item in items:
+        path = _place(item["loc"], values, item["type"])
+        inner = item["type"] == PROBLEMS_ERROR and any(problem.key for problem in item["ctx"]["problems"])
+        if len(path) == len(place) and not inner:
+            is_other = True
+        elif len(path) == len(place) + 1 and item["type"] in ("missing", "extra_forbidden"):
+            others += 1
+            unknown |= {path[-1]} if item["type"] == "extra_forbidden" else set()
+    # An alternative is told by its type, a model with checks as `function-after[_run_checks(), Name]`.
+    models = [found for found in _at(model, place) if _is_model(found) and found.__name__ in re.findall(r"\w+", branch)]
+    known = {name for found in models for name in _fields(found)}
+    return is_other, others, not any(did_you_mean(key, known) for key in unknown)
+
+
+def _branch(location: tuple[int | str, ...], values: Any, kind: str) -> tuple[tuple[str, ...], str]:
+    """The place of the first union on the way to an error, and the name of its alternative; "" where there is none."""
+    before: tuple[str, ...] = ()
+    for count in range(1, len(location) + 1):
+        path = _place(location[:count], values, kind if count == len(location) else "")
+        if len(path) == len(before):
+            return before, str(location[count - 1])
+        before = path
+    return before, ""
 
 
 def _placed(problem: Problem, path: tuple[str, ...], file_of: FileOf) -> Problem:
@@ -118,10 +170,15 @@ def _place(location: tuple[int | str, ...], values: Any, kind: str) -> tuple[str
 
 def known_keys(model: type[Any], path: Iterable[str]) -> set[str]:
     """The keys a mapping at `path` below `model` may have; empty where that is anybody's choice."""
+    return {name for annotation in _at(model, path) if _is_model(annotation) for name in _fields(annotation)}
+
+
+def _at(model: type[Any], path: Iterable[str]) -> list[Any]:
+    """What may stand at a path below a model: its types, the alternatives of unions each by itself."""
     here: list[Any] = [model]
     for part in path:
         here = [child for annotation in here for child in _below(annotation, part)]
-    return {name for annotation in here if _is_model(annotation) for name in _fields(annotation)}
+    return here
 
 
 def _below(annotation: Any, part: str) -> Iterator[Any]:

@@ -74,7 +74,7 @@ def eval_digest(names: Iterable[str]) -> str:
 
 def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRow, str, str]]:
     placed: list[tuple[HoldOutRow, str, str]] = []
-    lacking: dict[tuple[str, str], list[str]] = defaultdict(list)
+    lacking: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     unknown_files: list[str] = []
     for row in rows:
         group = next((_text(row.index[name]) for name in options.group_fields if row.index.get(name) is not None), None)
@@ -83,12 +83,12 @@ def _place(rows: Sequence[HoldOutRow], options: HoldOut) -> list[tuple[HoldOutRo
             placed.append((row, group, _text(stratum)))
         elif row.runnable:
             key, names = ("group_by", options.group_fields) if group is None else ("stratify_by", [str(options.stratify_by)])
-            lacking[key, " or ".join(names)].append(row.name)
+            lacking[key, tuple(names)].append(row.name)
         if row.runnable and row.input_files is None:
             unknown_files.append(row.name)
     known = {name for row in rows for name, value in row.index.items() if value is not None}
     problems = [
-        Problem(f"{_tasks(tasks)} no field {names}", key=f"holdout.{key}", advice=nearest(names, known))
+        Problem(f"{_tasks(tasks)} no field {' or '.join(names)}", key=f"holdout.{key}", advice=_lacking_advice(names, known))
         for (key, names), tasks in lacking.items()
     ]
     # What a task lacks is told above; a further field that not one has is a slip of the pen.
@@ -107,6 +107,13 @@ def unknown_fields(options: HoldOut, known: Collection[str]) -> Iterator[Problem
     for key, names in (("group_by", options.group_fields), ("stratify_by", strata)):
         for name in sorted({*names}.difference(known)):
             yield Problem(f"no task has a field {name}", key=f"holdout.{key}", advice=nearest(name, known))
+
+
+def _lacking_advice(names: Sequence[str], known: Collection[str]) -> str:
+    """What to do about tasks that have none of these fields, which others may have."""
+    if any(name in known for name in names):
+        return "give every task one, or leave out those without by tasks or select"
+    return nearest(names[0], known)
 
 
 def _tasks(names: Sequence[str]) -> str:

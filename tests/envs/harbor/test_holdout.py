@@ -91,7 +91,10 @@ def test_what_a_task_lacks_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
         split(rows, HoldOut(fraction=0.5, group_by=["group", "family"], stratify_by="level"))
     texts = [str(problem) for problem in caught.value.problems]
-    assert "holdout.group_by: task a has no field group or family (known here: group)" in texts
+    assert (
+        "holdout.group_by: task a has no field group or family (give every task one, or leave out those without by tasks or select)"
+        in texts
+    )
     assert "holdout.stratify_by: 2 tasks, b first, have no field level (known here: group)" in texts
     assert any("old" in text and "fetch it again" in text for text in texts)
     with pytest.raises(ConfigError, match=r"holdout\.group_by: no task has a field grup \(did you mean group\?\)"):
