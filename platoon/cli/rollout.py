@@ -126,7 +126,7 @@ def _request(
 
     from platoon.eval.adhoc import AdhocRequest, find_task, refuse_unplayable
     from platoon.eval.opening import OpenRequest, without_model
-    from platoon.pipeline.entries import check_tasks, entry_tasks, other_splits
+    from platoon.pipeline.entries import check_tasks, entry_tasks, unplayed
     from platoon.pipeline.inputs import build_inputs
     from platoon.pipeline.kinds import model_of
     from platoon.train.components.player import rollout_settings, route_of
@@ -140,7 +140,7 @@ def _request(
         training = found.kind == "train"
         chosen_split = split or ("train" if training else read.split)
         entries = asyncio.run(entry_tasks(found, read.environments, chosen_split, config.parent))
-    entry, task_id = find_task(entries, task, other_splits(found, chosen_split))
+    entry, task_id = find_task(entries, task, unplayed(found, entries, chosen_split))
     asyncio.run(check_tasks([replace(entry, tasks=(task_id,))], chosen_split))
     route = route_of(entry.config, training=chosen_split == "train")
     if harness is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,11 +40,11 @@ class AdhocRequest:
     output_dir: Path
 
 
-def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collection[str]] | None = None) -> tuple[EntryTasks, str]:
+def find_task(entries: Sequence[EntryTasks], name: str, others: Mapping[str, tuple[str, str]]) -> tuple[EntryTasks, str]:
     """The entry and the id of a task: `<entry>::<id>` among several entries, else the id.
 
-    splits: the ids that other splits list, in both forms. Raises ConfigError for a task that there is not, and for one that several
-    entries have.
+    others: tasks that are not played, in both forms, with why not and what to do. Raises ConfigError for one of them, for a task
+    that there is not, and for one that several entries have.
     """
     label, separator, raw = name.partition("::")
     for entry in entries:
@@ -56,12 +56,11 @@ def find_task(entries: list[EntryTasks], name: str, splits: Mapping[str, Collect
     if holders:
         rule = f"task {quoted(name)} is of several entries"
         raise ConfigError(Problem(rule, key="--task", advice=f"say {holders[0].label}::{name}"))
-    for split, ids in (splits or {}).items():
-        if name in ids:
-            rule = f"task {quoted(name)} is of the split {split}"
-            raise ConfigError(Problem(rule, key="--task", advice=f"--split {split} plays it"))
+    if name in others:
+        why, advice = others[name]
+        raise ConfigError(Problem(f"task {quoted(name)} {why}", key="--task", advice=advice))
     known = [f"{entry.label}::{task}" if len(entries) > 1 else task for entry in entries for task in entry.tasks]
-    near = nearest(name, {*known, *(task for ids in (splits or {}).values() for task in ids)})
+    near = nearest(name, {*known, *others})
     advice = near if near.startswith("did") else f"the split has: {few(sorted(known))}"
     raise ConfigError(Problem(f"no task is called {quoted(name)}", key="--task", advice=advice))
 

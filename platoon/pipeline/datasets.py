@@ -93,7 +93,11 @@ def of_entry(problems: Iterable[Problem], number: int, file: str) -> Iterator[Pr
 def exclusion_problems(lock: HarborLock, entry: Mapping[str, Any], number: int) -> Iterator[Problem]:
     """Problems of `exclude_tasks` of an entry: ids that no task has, and that it leaves no task."""
     excluded, key = frozenset(entry.get("exclude_tasks", ())), f"environments.{number}.exclude_tasks"
-    yield from unknown_tasks(excluded, lock.by_name.keys(), key, lock.dataset)
+    # A lock has the tasks that are selected: what others the dataset has it cannot tell.
+    selecting = " and ".join(option for option in ("tasks", "select") if entry.get("service_kwargs", {}).get(option))
+    among = f" among those of {selecting}" if selecting else ""
+    for problem in unknown_tasks(excluded, lock.by_name.keys(), key, lock.dataset):
+        yield replace(problem, rule=f"{problem.rule}{among}")
     if lock.runnable and excluded.issuperset(lock.runnable):
         rule = f"leaves none of the {counted(len(lock.runnable), 'task')} that can run"
         yield Problem(rule, key=key, file=lock.dataset, advice="exclude fewer")

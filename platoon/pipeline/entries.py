@@ -54,14 +54,21 @@ def task_digests(entries: Sequence[EntryTasks]) -> dict[str, list[tuple[str, str
     }
 
 
-def other_splits(inputs: RunInputs, split: str) -> dict[str, set[str]]:
-    """What the splits of locked datasets list beside `split`: ids, each alone and as `<entry>::<id>`."""
-    found: dict[str, set[str]] = {}
-    for label, entry in inputs.entries.items():
-        for name in (entry.splits.named or {}) if entry.splits is not None else {}:
-            if name != split:
-                ids = entry.task_ids(name)
-                found.setdefault(name, set()).update(ids, (f"{label}::{task}" for task in ids))
+def unplayed(inputs: RunInputs, entries: Sequence[EntryTasks], split: str) -> dict[str, tuple[str, str]]:
+    """The tasks that are there and not played: by their ids, each alone and as `<entry>::<id>`, why not and what to do."""
+    found: dict[str, tuple[str, str]] = {}
+    for number, entry in enumerate(entries):
+        locked = inputs.entries.get(entry.label)
+        whys: dict[str, tuple[str, str]] = {}
+        if locked is not None and locked.lock is not None and locked.splits is not None:
+            whys |= {row.name: (f"is refused: {row.refused}", "") for row in locked.lock.tasks if row.refused is not None}
+            for name, ids in (locked.splits.named or {}).items():
+                if name != split:
+                    whys |= dict.fromkeys(ids, (f"is of the split {name}", f"--split {name} plays it"))
+        whys |= dict.fromkeys(entry.config.exclude_tasks, ("is excluded", f"environments.{number}.exclude_tasks names it"))
+        for task, why in whys.items():
+            found.setdefault(task, why)
+            found[f"{entry.label}::{task}"] = why
     return found
 
 

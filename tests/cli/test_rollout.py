@@ -151,6 +151,21 @@ def test_a_task_of_another_split_is_told_with_its_split(run: Run, tmp_path: Path
     assert run("eval.yaml", "--task", "t2", "--split", "eval", "--harness", "platoon-noop")[0] == exits.DONE
 
 
+@pytest.mark.parametrize("name", ["t2", "default::t2"])
+def test_a_task_that_is_excluded_or_refused_is_told_as_that(run: Run, tmp_path: Path, name: str) -> None:
+    shutil.copytree(tmp_path / "tasks/t1", tmp_path / "tasks/t2")
+    config = tmp_path / "eval.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("  service_kwargs:", "  exclude_tasks: [t2]\n  service_kwargs:"))
+    why = f"--task: task '{name}' is excluded (environments.0.exclude_tasks names it)"
+    code, _, err = run("eval.yaml", "--task", name)
+    assert code == exits.CONFIG and why in err
+    config.write_text(text)
+    (tmp_path / "tasks/t2/environment").mkdir(exist_ok=True)
+    (tmp_path / "tasks/t2/environment/Dockerfile").write_text("FRUM x\n")
+    assert f"--task: task '{name}' is refused: image: " in run("eval.yaml", "--task", name)[2]
+
+
 UNTRAINED = "the weights are untrained: --of RECEIPT plays those of a run"
 
 

@@ -61,6 +61,16 @@ def test_a_task_without_tests(make_recipe: MakeRecipe, run: Callable[..., tuple[
     assert run("harbor", "fetch", root / "configs/rl.yaml")[0] == 0
 
 
+def test_an_excluded_task_that_is_not_selected_is_told_so(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
+    config = make_recipe() / "configs/rl.yaml"
+    edit(config, "  harness:", "  exclude_tasks: [t5]\n  harness:")
+    edit(config, "    index:", '    select: {name: "t[0-3]"}\n    index:')
+    for command in (("prepare",), ("harbor", "fetch")):
+        code, text = run(*command, config)
+        assert code == exits.CONFIG
+        assert "environments.0.exclude_tasks: no task is called t5 among those of select" in text
+
+
 def test_a_task_without_tests_is_found_by_validate(make_recipe: MakeRecipe, run: Callable[..., tuple[int, str]]) -> None:
     root = make_recipe()
     (root / "data/tasks/t1/tests/test.sh").unlink()
