@@ -10,8 +10,6 @@ import click
 from platoon.cli.options import FILE, common, overrides_argument
 from platoon.config.text import counted
 
-KEY_CHARACTERS = 19
-
 
 @click.group()
 def images() -> None:
@@ -28,7 +26,7 @@ def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
 
     Those of most tasks come first. Nothing is fetched or built: what CONFIG names has to be locked.
     """
-    from platoon.cli.screen import print_table, say, screen
+    from platoon.cli.screen import print_table, say, screen, short_digest
     from platoon.host.console import Console
     from platoon.pipeline.harbor_images import needed_images
     from platoon.site import load_site
@@ -41,11 +39,11 @@ def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
         return
     rows = []
     for image in needed:
-        key = image.key[:KEY_CHARACTERS] if image.key.startswith("sha256:") else image.key
         base = ", ".join(image.base) if not image.key.startswith("ref:") else ""
-        rows.append((key, image.role, image.kind, str(image.tasks), base, image.example))
+        more = f" and {image.tasks - 1} more" if image.tasks > 1 else ""
+        rows.append((short_digest(image.key), image.role, image.kind, base, f"{image.example}{more}"))
     console = screen()
-    print_table(console, "images", rows, ("key", "role", "kind", "tasks", "base", "example"))
+    print_table(console, "images", rows, ("key", "role", "kind", "base", "tasks"))
     built = sum(image.kind in ("shared", "per_task") for image in needed)
     served = sum(image.kind == "prebuilt" for image in needed)
     say(console, f"{counted(built, 'image')} to build, {served} of registries")

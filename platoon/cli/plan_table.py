@@ -61,9 +61,10 @@ def _print_rows(console: Console, title: str, sections: list[tuple[str, Rows]]) 
 
 
 def _task_rows(found: Mapping[str, Any]) -> Rows:
+    from platoon.cli.screen import short_digest
     from platoon.config.text import few
 
-    yield "digest", found["digest"]
+    yield "digest", short_digest(found["digest"])
     for key, value in found["flags"].items():
         # Which artifacts there are stands below.
         if key not in ("stack", "artifacts") and value not in (None, 0, [], ""):
@@ -76,7 +77,7 @@ def _task_rows(found: Mapping[str, Any]) -> Rows:
         if found[key]:
             yield key.replace("_", " "), few(sorted(found[key]))
     if found["stack"] is not None:
-        yield "stack plan", found["stack_digest"]
+        yield "stack plan", short_digest(found["stack_digest"])
         if found["stack"]["host_env"]:
             yield "host variables", ", ".join(found["stack"]["host_env"])
 
@@ -110,7 +111,9 @@ def _setting(key: str, value: Any) -> Rows:
 
 
 def _image(image: Mapping[str, Any]) -> Iterator[str]:
-    yield "the task's" if "from" in image else image.get("ref") or f"built, {image['build']['key'][:19]}"
+    from platoon.cli.screen import short_digest
+
+    yield "the task's" if "from" in image else image.get("ref") or f"built, {short_digest(image['build']['key'])}"
 
 
 def _words(words: list[Any]) -> Iterator[str]:
@@ -257,8 +260,10 @@ def _piece(piece: Any) -> str:
 
 
 def _image_rows(image: Mapping[str, Any]) -> Rows:
+    from platoon.cli.screen import short_digest
+
     for key, value in {"kind": image["kind"], **image}.items():
-        label, lines = IMAGE.get(key, (key, lambda value: iter([str(value)])))
+        label, lines = IMAGE.get(key, (key, lambda value: iter([short_digest(str(value))])))
         for line in lines(value) if value else ():
             yield label, line
 

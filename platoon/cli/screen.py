@@ -20,6 +20,8 @@ PIPED_WIDTH = 1000
 # Characters below which a column that folds cannot be read: a short digest fits.
 LEAST_COLUMN = 20
 STANDARD_ERROR = 2
+# `sha256:` and twelve digits of 64.
+DIGEST_CHARACTERS = 19
 
 
 def screen() -> Console:
@@ -58,7 +60,7 @@ def print_table(
     ends: Collection[int] = (),
 ) -> None:
     """A table of cells as they are, with what does not print spelt out; where it would leave too little to a column, each row as
-    lines of one field instead.
+    lines of one field instead, without those that are empty.
 
     columns: the heads; without them the last cell is what the others call it. numbers: columns to the right. ends: a line comes
     after these rows.
@@ -85,13 +87,19 @@ def print_table(
     console.print(table)
 
 
+def short_digest(text: str) -> str:
+    """A digest as tables show it, which `--json` prints whole; another text as it is."""
+    return text[:DIGEST_CHARACTERS] if text.startswith("sha256:") else text
+
+
 def _print_lines(console: Console, title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
     say(console, title)
     for first, *others in rows:
         if columns:
             say(console, f"  {first}")
             for head, text in zip(columns[1:], others, strict=True):
-                say(console, f"    {head}: {text}")
+                if text:
+                    say(console, f"    {head}: {text}")
         else:
             names = " ".join(filter(None, (first, *others[:-1])))
             say(console, f"  {names}: {others[-1]}" if names else f"    {others[-1]}")

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from platoon.cli.screen import print_table
+from platoon.cli.screen import print_table, short_digest
 
 pytestmark = pytest.mark.unit
 
@@ -49,3 +49,12 @@ def test_settings_keep_their_names(width: int) -> None:
     assert all(name in text for name in ("a-name-of-some-length", "12", r"[b]\n", "3"))
     if width < 78:
         assert "  a-name-of-some-length 12 registry.example/a/long/reference:1.0, ubuntu:24.04: sha256:0123456789ab" in text
+
+
+def test_a_field_without_a_value_takes_no_line() -> None:
+    assert shown(60, COLUMNS).splitlines()[5:] == [r"  [b]\n", "    tasks: 3", "    lock: sha256:ba9876543210"]
+
+
+def test_digests_are_short_and_other_texts_whole() -> None:
+    assert short_digest("sha256:" + "0" * 64) == "sha256:000000000000"
+    assert short_digest("ref:registry.example/a@sha256:" + "0" * 64).endswith("0" * 64)
