@@ -174,7 +174,7 @@ def _print_entries(rows: Sequence[FetchedEntry], *, as_json: bool, splits: bool)
 
 
 def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
-    from platoon.cli.screen import print_table, say, screen
+    from platoon.cli.screen import print_table, say, screen, short_digest
 
     cells = []
     for row in rows:
@@ -184,7 +184,7 @@ def _print_table(rows: Sequence[FetchedEntry], *, splits: bool) -> None:
     console = screen()
     print_table(console, "datasets", cells, ("environment", "tasks", "excluded", "runnable", "fetched", "held out"))
     for row in rows:
-        say(console, f"{row.environment}: lock {row.lock} ({row.lock_digest[:19]})")
+        say(console, f"{row.environment}: lock {row.lock} ({short_digest(row.lock_digest)})")
         if not row.resolved.startswith("tree:"):
             say(console, f"{row.environment}: resolved to {row.resolved}")
         for split, ids in (row.splits or {}).items():

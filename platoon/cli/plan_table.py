@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 Rows = Iterator[tuple[str, str]]
 TEXT_CHARACTERS = 300
+UNREWRITABLE = (
+    "warning: where a provider runs the stack on its host's network, services are at other addresses, which these texts do not get"
+    " (an overlay's [[edit]] can change them):"
+)
 
 
 def show_plan(found: Mapping[str, Any]) -> None:
@@ -38,9 +42,11 @@ def show_plan(found: Mapping[str, Any]) -> None:
     for title, image in images.items():
         if image is not None:
             _print_rows(console, title, [("", _image_rows(image))])
-    for reference in found["unrewritable_references"]:
+    if references := found["unrewritable_references"]:
+        say(console, UNREWRITABLE)
+    for reference in references:
         place = printable(f"{reference['file']}:{reference['line']}")
-        say(console, f"{place} names {reference['service']}:{reference['port']}, which the host network cannot rewrite")
+        say(console, f"  {place} names {reference['service']}:{reference['port']}")
 
 
 def _print_rows(console: Console, title: str, sections: list[tuple[str, Rows]]) -> None:
@@ -245,10 +251,9 @@ SETTINGS: Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
 
 
 def _text(value: Any) -> str:
-    """A text of a plan, cut where it gets long; a part shows what it stands for."""
-    from platoon.config.text import clip
-
-    return clip(value if isinstance(value, str) else "".join(map(_piece, value)), TEXT_CHARACTERS)
+    """A text of a plan as the task has it, its secrets too, cut where it gets long; a part shows what it stands for."""
+    text = value if isinstance(value, str) else "".join(map(_piece, value))
+    return text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
 
 
 def _piece(piece: Any) -> str:

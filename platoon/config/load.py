@@ -120,6 +120,12 @@ def _read_layers(path: Path, chain: tuple[str, ...], layered: Layered, files: li
         problems.append(Problem(f"more than {EXTENDS_LIMIT} files extend each other", key="extends", file=str(path)))
         return
     files.append(path)
+    if os.path.isdir(path):  # noqa: PTH112  because Path.is_dir raises for a name that is too long
+        advice = f"{chain[-1]} extends it" if chain else ""
+        if not chain and next(path.glob("*/task.toml"), None) is not None:
+            advice = "it holds tasks: name it in one, as the dataset of an environment"
+        problems.append(Problem("is a directory, and a configuration is a file", file=str(path), advice=advice))
+        return
     try:
         value = read_yaml(path)
     except ConfigError as error:

@@ -63,7 +63,21 @@ def test_a_table_a_person_can_read(task: Path, capsys: pytest.CaptureFixture[str
         assert text in shown
     # Long lines stay whole where they are piped.
     assert "pg_isready -h <self 5432>" in shown
-    assert "instruction.md:1 names db:5432" in shown
+    assert "warning: where a provider runs the stack on its host's network, services are at other addresses" in shown
+    assert "\n  instruction.md:1 names db:5432\n" in shown
+
+
+def test_a_table_hides_nothing_that_the_object_shows(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a task's author wrote is no secret of this machine."""
+    addresses = ["postgresql://u:pw@other/x", "https://other/?token=abc"]
+    variables = {"A_URL": addresses[0], "PASSWORD": "shop", "HEADER": "Authorization: Bearer abcdefgh"}
+    services = {"main": {"environment": variables}, "db": {"image": "x", "command": ["serve", addresses[1]]}}
+    (task / "environment/docker-compose.yaml").write_text(json.dumps({"services": services}))
+    (task / "task.toml").write_text(f"[environment.env]\nOWN = {json.dumps(addresses[0])}\n")
+    for arguments in ((), ("--json",)):
+        assert run(str(task), *arguments) == exits.DONE
+        shown = capsys.readouterr().out
+        assert all(value in shown for value in (*variables.values(), *addresses)) and "***" not in shown
 
 
 def test_one_object_for_programs(task: Path, capsys: pytest.CaptureFixture[str]) -> None:

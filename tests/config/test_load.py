@@ -266,3 +266,19 @@ def test_any_text_is_a_value_or_a_refusal(text: str) -> None:
         assert error.problems[0].rule
     else:
         assert value is None or isinstance(value, dict | list | str | int | float)
+
+
+def test_a_directory_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "tasks/one").mkdir(parents=True)
+    (tmp_path / "c.yaml").write_text("extends: tasks\n")
+    rule = "is a directory, and a configuration is a file"
+    for path, told in (
+        (tmp_path, f"{tmp_path}: {rule}"),
+        (tmp_path / "c.yaml", f"{tmp_path}/tasks: {rule} ({tmp_path}/c.yaml extends it)"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load(path)
+        assert str(caught.value) == told
+    (tmp_path / "tasks/one/task.toml").write_text("")
+    with pytest.raises(ConfigError, match="it holds tasks: name it in one, as the dataset of an environment"):
+        load(tmp_path / "tasks")

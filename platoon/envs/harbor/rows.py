@@ -12,7 +12,7 @@ from typing import Any
 
 from platoon.artifacts.canonical import canonical_bytes
 from platoon.artifacts.digests import DataError, HashedTask, input_digests
-from platoon.config.text import printable
+from platoon.config.text import counted, printable
 from platoon.envs.harbor.compose import PlannedTask, check_image, plan_task, stack_kind
 from platoon.envs.harbor.compose.plan import is_program
 from platoon.envs.harbor.compose.security import ROOT_USERS
@@ -347,7 +347,7 @@ def _flags(toml: TaskToml | None, directory: Path, stack: str | None) -> dict[st
 
 
 def _gpus_refusal(count: int) -> str:
-    return f"the task asks for {count} GPUs (refuse: {{gpus: false}} fetches it)"
+    return f"the task asks for {counted(count, 'GPU')} (refuse: {{gpus: false}} fetches it)"
 
 
 def _warnings(flags: Mapping[str, Any], planned: PlannedTask | None) -> Sequence[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from platoon.config.text import counted
 from platoon.core.protocols import Mount, SessionNeeds
 from platoon.envs.harbor.format import HarborTask
 from platoon.envs.harbor.lock import LockRow
@@ -98,7 +99,7 @@ def refusals(task: HarborTask, row: LockRow, options: HarborOptions, provider: S
     # A compose file may ask for GPUs too: the row has both.
     gpus = row.flags.get("gpus") or task.environment.gpus
     if gpus and "gpu" not in provider.capabilities:
-        yield f"it asks for {gpus} GPUs, and the provider {provider.name} gives none"
+        yield f"it asks for {counted(gpus, 'GPU')}, and the provider {provider.name} gives none"
     if network_of(task, options) == "none" and (why := network_none_refusal(provider)):
         yield f"it runs without a network, and {why}"
     yield from _user_refusals(task, options, provider)

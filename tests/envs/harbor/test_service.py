@@ -40,7 +40,7 @@ def test_get_service_and_lists(dataset: Path):
         service = get_service("harbor", dataset_dir=str(dataset), provider="process", agent_user="ignore")
         assert await service.list_tasks("train") == ("b", "group/a", "refused")
         assert (await service.list_task_names("train"))["group/a"] == "org/a"
-        with pytest.raises(ConfigError, match="GPUs"):
+        with pytest.raises(ConfigError, match="1 GPU, and"):
             await service.check_tasks("train", ["b", "refused"])
         await service.check_tasks("train", ["b"])
         task = await service.get_task("group/a")

@@ -129,7 +129,7 @@ def test_refusals(make_task, toml: str, more: dict[str, Any], provider: str, exp
     [
         ({"stack": "sidecars"}, {"kind": "none"}, "a stack of several containers, which no session starts"),
         ({"stack": "main_only"}, {"kind": "none"}, "its compose file sets up main"),
-        ({"stack": "single", "gpus": 1}, {"kind": "none"}, "asks for 1 GPUs"),
+        ({"stack": "single", "gpus": 1}, {"kind": "none"}, "asks for 1 GPU, and"),
         ({"stack": "single"}, {"kind": "shared", "key": "k", "deferred": [["WORKDIR", "/a"], ["COPY", "a", "b"]]}, "COPY, WORKDIR"),
         ({"stack": "trivial"}, {"kind": "shared", "key": "k", "deferred": []}, None),
     ],
