@@ -288,20 +288,25 @@ def test_lock_check_names_the_first_entry_that_differs(tmp_path: Path, run: Run,
 
 
 def test_lock_check_of_a_lock_that_was_edited(tmp_path: Path, run: Run) -> None:
-    """Also where what was edited is read by nobody, or given twice."""
+    """Also where what was edited is read by nobody. What no fetch writes is no lock to compare."""
     Repository(tmp_path / "data").task("a")
     config = write(tmp_path / "c.yaml", {"dataset": "data", "lock": "my.lock.json"})
     assert run("harbor", "lock", config)[0] == exits.DONE
     text = (tmp_path / "my.lock.json").read_text()
-    (tmp_path / "my.lock.json").write_text(text.replace('"path":"tasks/', '"path":"../../../../etc/'))
+    (tmp_path / "my.lock.json").write_text(text.replace('"source_path":"a"', '"source_path":"b"'))
     code, out, _ = run("harbor", "lock", config, "--check")
     assert code == exits.FAILED
-    assert out.startswith('e0: task a: path: locked "../../../../etc/')
-    row = text.splitlines()[-3]
-    (tmp_path / "my.lock.json").write_text(text.replace(row, f"{row},\n{row}"))
+    assert out.startswith('e0: task a: source_path: locked "b", now "a"')
+    (tmp_path / "my.lock.json").write_text(text.replace('"path":"tasks/', '"path":"../../../../etc/'))
     code, _, told = run("harbor", "lock", config, "--check")
     assert code == exits.CONFIG
-    assert "lists task a twice" in told
+    assert "my.lock.json: task a: path: must be tasks/" in told
+    row = text.splitlines()[-3]
+    twice = text.replace(row, f"{row},\n{row}").replace('"of":1,"select":{},"selected":1', '"of":2,"select":{},"selected":2')
+    (tmp_path / "my.lock.json").write_text(twice)
+    code, _, told = run("harbor", "lock", config, "--check")
+    assert code == exits.CONFIG
+    assert "task a: name: two rows have it" in told
 
 
 def test_verify_hashes_the_cache_again(tmp_path: Path, run: Run) -> None:

@@ -7,24 +7,20 @@ is anybody's: each path is checked before it is used.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from platoon.artifacts.reading import parse_json, parse_toml
-from platoon.config.text import printable, short_path, show
-from platoon.envs.harbor.content import is_plain_name
+from platoon.config.text import short_path, show
 from platoon.envs.harbor.format import TOML_LIMIT_BYTES
+from platoon.envs.harbor.names import id_fault, path_fault
 from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.errors import ConfigError, Problem
 
 INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 TASK_LIMIT = 200_000
-# Of an id, or a path of a task; a part of it may be a directory's name.
-NAME_LIMIT_BYTES = 1024
-PART_LIMIT_BYTES = 255
 # Mappings and lists of one index file: an empty one takes twenty times its text in memory.
 HOLDER_LIMIT = 10 * TASK_LIMIT
 TASK_FILE = "task.toml"
@@ -119,32 +115,16 @@ def dataset_tasks(file: str, key: str, dataset: Any) -> list[Mapping[str, Any]]:
 
 def check_id(reference: str, name: str) -> str:
     """Raises ConfigError for a task id that is no name, whatever source it is of."""
-    if (fault := _name_fault(name)) is None and any(part in ("", ".", "..") for part in name.split("/")):
-        fault = "is a relative path without empty, `.` and `..` parts"
-    if fault is not None:
-        raise ConfigError(Problem(f"a task's id {fault}", key=short_path(name), file=reference, advice="rename it"))
+    if (why := id_fault(name)) is not None:
+        raise ConfigError(Problem(f"a task's id {why}", key=short_path(name), file=reference, advice="rename it"))
     return name
 
 
 def check_path(reference: str, path: str, what: str = "a task's path", advice: str = "") -> str:
     """The path without `.` and doubled slashes. Raises ConfigError for one that is no name, or leaves the dataset."""
-    if (fault := _name_fault(path)) is not None:
-        raise ConfigError(Problem(f"{what} {fault}", key=short_path(path), file=reference, advice="rename it"))
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts:
-        raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference, advice=advice))
-    return str(pure)
-
-
-def _name_fault(name: str) -> str | None:
-    """Why an id or a path could stand in no listing, or in no file system; None when it could."""
-    if not is_plain_name(name):
-        return "is UTF-8 on one line"
-    if not name:
-        return "is not empty"
-    if len(name.encode()) > NAME_LIMIT_BYTES or max(len(part.encode()) for part in name.split("/")) > PART_LIMIT_BYTES:
-        return f"has at most {NAME_LIMIT_BYTES} bytes, and {PART_LIMIT_BYTES} between slashes"
-    return None
+    if (why := path_fault(path)) is not None:
+        raise ConfigError(Problem(f"{what} {why}", key=short_path(path), file=reference, advice=advice))
+    return str(PurePosixPath(path))
 
 
 def fault(tree: Tree, rule: str, key: str = "", advice: str = "") -> ConfigError:
@@ -223,16 +203,6 @@ def _scan(tree: Tree) -> dict[str, str]:
 
 def _parse(file: str, text: str, key: str = "") -> Any:
     try:
-        return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite, unique_keys=True)
+        return parse_json(text, unique_keys=True, finite=True)
     except ValueError as error:
         raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=key, file=file)) from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    if math.isinf(value := float(text)):
-        raise ValueError(f"{text[:40]} is too large a number")
-    return value
