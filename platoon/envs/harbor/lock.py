@@ -7,6 +7,7 @@ what it was fetched stands beside it in `<lock>.meta.json`.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -222,12 +223,13 @@ class HarborLock:
 
 
 def is_other_file(path: Path) -> bool:
-    """Whether a file is there that is no lock of any release: they all begin with their version."""
+    """Whether there is a file that is no lock of any release: all begin with their version. An empty one holds nothing to lose."""
     try:
         with path.open("rb") as file:
-            return not file.read(HEAD_BYTES).lstrip().removeprefix(b"{").lstrip().startswith(b'"version"')
+            head = file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
     except OSError:
         return False
+    return head != b"" and not head.removeprefix(b"{").lstrip().startswith(b'"version"')
 
 
 def tree_digest(rows: Iterable[LockRow]) -> str:
