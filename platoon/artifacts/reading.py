@@ -96,13 +96,14 @@ def parse_json(text: bytes | str, *, unique_keys: bool = False, finite: bool = F
         options["object_pairs_hook"] = _refuse_twins
     if finite:
         options |= {"parse_constant": _refuse_constant, "parse_float": _finite}
+    decoded = _decoded(text)
     try:
-        decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         value = json.loads(decoded, **options)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 (byte {error.start})") from None
     except RecursionError:
         raise _too_deep() from None
+    except ValueError as error:
+        # Python's own, of a number it reads no further.
+        raise _too_long(decoded) if "sys.set_int_max_str_digits" in str(error) else error from None
     # No value is deeper than its text has brackets, so most are not walked.
     if decoded.count("[") + decoded.count("{") > DEPTH_LIMIT:
         _check_depth(value)
@@ -111,12 +112,13 @@ def parse_json(text: bytes | str, *, unique_keys: bool = False, finite: bool = F
     return value
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """The value of TOML text.
+def parse_toml(text: bytes | str) -> dict[str, Any]:
+    """The value of TOML text, in UTF-8 where it is bytes.
 
     Raises ValueError for what is no TOML, is nested deeper than `DEPTH_LIMIT`, has keys of more than `TOML_PARTS_LIMIT` parts in
     all, or a number that cannot be written.
     """
+    text = _decoded(text)
     _check_keys(text)
     try:
         value = tomllib.loads(text)
@@ -131,6 +133,13 @@ def parse_toml(text: str) -> dict[str, Any]:
     if _LONG_NUMBER.search(text):
         _check_numbers(value, text)
     return value
+
+
+def _decoded(text: bytes | str) -> str:
+    try:
+        return text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start})") from None
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

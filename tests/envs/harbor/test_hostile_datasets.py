@@ -91,11 +91,11 @@ def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, ca
     [
         (
             {"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "../secrets"}]}]},
-            "data: ../secrets: a task's path must stay inside",
+            "data/registry.json: ../secrets: a task's path must stay inside",
         ),
         (
             {"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "/etc"}]}]},
-            "data: /etc: a task's path must stay inside",
+            "data/registry.json: /etc: a task's path must stay inside",
         ),
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "a/../../secrets"}]}]}, "must stay inside the dataset"),
         ({"registry.json": [{"name": "a\nb", "path": "x", "tasks": [{"name": "a\nb", "path": "good"}]}]}, "a task's id is UTF-8"),
@@ -106,8 +106,14 @@ def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, ca
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "x", "git_url": "u"}]}]}, "in another repository"),
         ({"registry.json": [{"name": "d", "tasks": {}}]}, "must list datasets with their tasks"),
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "good"}] * 2}]}, "two tasks are called x"),
-        ({"task-index.json": {"x": {"task_path": "../secrets"}}}, "data: ../secrets: a task's path must stay inside the dataset"),
-        ({"task-index.json": {"..": {}}}, "data: ..: a task's id is a relative path"),
+        ({"task-index.json": {"x": {"task_path": "../secrets"}}}, "data/task-index.json: ../secrets: a task's path must stay"),
+        ({"task-index.json": {"..": {}}}, "data/task-index.json: ..: a task's id is a relative path"),
+        ({"task-index.json": {"x": {"task_path": 5}}}, "data/task-index.json: x.task_path: must be text, got 5"),
+        ({"task-index.json": {"x": {}}}, "data/task-index.json: task x: x is no directory of the dataset"),
+        (
+            {"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "nope"}]}]},
+            "data/registry.json: task x: nope is no directory of the dataset",
+        ),
         ({"task-index.json": ["x"]}, 'data/task-index.json: must map task ids to their fields, got ["x"]'),
         ({"task-index.json": {"x": 1, "y": {}}}, 'data/task-index.json: must map task ids to their fields, got {"x": 1}'),
         ({"registry.json": 5}, "data/registry.json: must list datasets with their tasks, got 5"),

@@ -24,6 +24,8 @@ TASK_LIMIT = 200_000
 # Mappings and lists of one index file: an empty one takes twenty times its text in memory.
 HOLDER_LIMIT = 10 * TASK_LIMIT
 TASK_FILE = "task.toml"
+REGISTRY_FILE = "registry.json"
+INDEX_FILE = "task-index.json"
 SKIPPED_DIRECTORIES = frozenset({"__pycache__"})
 
 
@@ -60,17 +62,19 @@ def list_tree(tree: Tree) -> Listed:
         return Listed((SourceTask(_single_id(tree), "."),), by_index=False)
     listed = _from_registry(tree)
     index = _task_index(tree)
+    named_by = f"{tree.reference}/{REGISTRY_FILE if listed is not None else INDEX_FILE}"
     if listed is None and index:
-        listed = {name: str(fields.get("task_path", name)) for name, fields in index.items()}
+        listed = {name: _task_path(named_by, name, fields.get("task_path", name)) for name, fields in index.items()}
     by_index = listed is not None
     if listed is None:
-        listed = _scan(tree)
+        listed, named_by = _scan(tree), ""
     if not listed:
         raise fault(tree, "holds no task", advice="a task is a directory with a task.toml")
     tasks = []
     for name, path in sorted(listed.items()):
         fields = {key: value for key, value in index.get(name, {}).items() if key != "task_path"}
-        tasks.append(SourceTask(check_id(tree.reference, name), check_path(tree.reference, path), fields))
+        shown_as = named_by or tree.reference
+        tasks.append(SourceTask(check_id(shown_as, name), check_path(shown_as, path), fields, named_by=named_by))
     return Listed(tuple(tasks), by_index)
 
 
@@ -160,10 +164,10 @@ def _single_id(tree: Tree) -> str:
 
 
 def _from_registry(tree: Tree) -> dict[str, str] | None:
-    data = tree.read("registry.json")
+    data = tree.read(REGISTRY_FILE)
     if data is None:
         return None
-    file = f"{tree.reference}/registry.json"
+    file = f"{tree.reference}/{REGISTRY_FILE}"
     value = parse_index(file, data)
     datasets = [value] if isinstance(value, dict) else value
     listed: dict[str, str] = {}
@@ -181,15 +185,21 @@ def _from_registry(tree: Tree) -> dict[str, str] | None:
 
 
 def _task_index(tree: Tree) -> dict[str, dict[str, Any]]:
-    data = tree.read("task-index.json")
+    data = tree.read(INDEX_FILE)
     if data is None:
         return {}
-    file = f"{tree.reference}/task-index.json"
+    file = f"{tree.reference}/{INDEX_FILE}"
     value = parse_index(file, data)
     odd = value if not isinstance(value, dict) else {name: row for name, row in value.items() if not isinstance(row, dict)}
     if odd or not isinstance(value, dict):
         raise ConfigError(Problem(f"must map task ids to their fields, got {show(odd)}", file=file))
     return value
+
+
+def _task_path(file: str, name: str, path: Any) -> str:
+    if not isinstance(path, str):
+        raise ConfigError(Problem(f"must be text, got {show(path)}", key=f"{short_path(name)}.task_path", file=file))
+    return path
 
 
 def _scan(tree: Tree) -> dict[str, str]:
