@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -84,21 +85,25 @@ def read_part(path: Path, size_bytes: int, offset: int = 0) -> bytes:
         return file.read(size_bytes)
 
 
-def parse_json(text: bytes | str, *, unique_keys: bool = False, **options: Any) -> Any:
+def parse_json(text: bytes | str, *, unique_keys: bool = False, finite: bool = False, **options: Any) -> Any:
     """The value of JSON text, in UTF-8 where it is bytes. options: those of `json.loads`.
 
     unique_keys: for what people write, where a key that is given twice is a slip that would lose the first value.
+    finite: refuses the NaN and the infinities that Python reads, and numbers that would become one.
     Raises ValueError for what is no JSON, is nested deeper than `DEPTH_LIMIT`, or holds half a surrogate pair.
     """
     if unique_keys:
         options["object_pairs_hook"] = _refuse_twins
+    if finite:
+        options |= {"parse_constant": _refuse_constant, "parse_float": _finite}
+    decoded = _decoded(text)
     try:
-        decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         value = json.loads(decoded, **options)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 (byte {error.start})") from None
     except RecursionError:
         raise _too_deep() from None
+    except ValueError as error:
+        # Python's own, of a number it reads no further.
+        raise _too_long(decoded) if "sys.set_int_max_str_digits" in str(error) else error from None
     # No value is deeper than its text has brackets, so most are not walked.
     if decoded.count("[") + decoded.count("{") > DEPTH_LIMIT:
         _check_depth(value)
@@ -107,12 +112,13 @@ def parse_json(text: bytes | str, *, unique_keys: bool = False, **options: Any) 
     return value
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """The value of TOML text.
+def parse_toml(text: bytes | str) -> dict[str, Any]:
+    """The value of TOML text, in UTF-8 where it is bytes.
 
     Raises ValueError for what is no TOML, is nested deeper than `DEPTH_LIMIT`, has keys of more than `TOML_PARTS_LIMIT` parts in
     all, or a number that cannot be written.
     """
+    text = _decoded(text)
     _check_keys(text)
     try:
         value = tomllib.loads(text)
@@ -129,11 +135,28 @@ def parse_toml(text: str) -> dict[str, Any]:
     return value
 
 
+def _decoded(text: bytes | str) -> str:
+    try:
+        return text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start})") from None
+
+
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         twin = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the key {twin[:80]!r} is given twice")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large a number")
     return value
 
 

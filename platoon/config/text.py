@@ -27,8 +27,14 @@ def show(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Text on one line, safe for a terminal: what does not print is escaped, lone surrogates of undecodable names too."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Text on one line, safe for a terminal: what does not print is escaped, a byte that is no UTF-8 as that (`\\xff`)."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    # Python keeps such a byte as half a surrogate pair.
+    is_byte = "\udc80" <= character <= "\udcff"
+    return f"\\x{ord(character) - 0xDC00:02x}" if is_byte else repr(character)[1:-1]
 
 
 def clip(text: str, characters: int = 60) -> str:

@@ -216,7 +216,7 @@ def _with_digests(value: Any) -> Any:
 def load_spec(path: Path) -> HarnessSpec:
     """Reads a spec. Raises ConfigError with every fault, each naming file and key."""
     try:
-        value = parse_toml(read_regular(path).decode("utf-8"))
+        value = parse_toml(read_regular(path))
     except FileNotFoundError:
         raise ConfigError(Problem("no such harness spec", file=str(path))) from None
     except (OSError, ValueError) as error:

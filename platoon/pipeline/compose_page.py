@@ -56,14 +56,14 @@ harbor plan TASK_DIR` shows the plan, or every reason why there is none.
 | kind | the file |
 | --- | --- |
 | `single` | is not there |
-| `trivial` | names `main` and nothing else |
+| `trivial` | sets nothing: it is empty, or names `main` alone and gives it no settings |
 | `main_only` | gives settings to `main` alone: one sandbox, on every provider |
 | `sidecars` | names other services: a stack |
 
-Harbor lays the file over its own: limits of task.toml and a command that keeps `main` alive stand below it, `[environment].env`
-and the log directories above. So `cpus`, `mem_limit` and `command` of the file win, and its `environment` loses to task.toml's.
-Only a `command` or `entrypoint` of the file makes a process of `main`; an `entrypoint` alone keeps Harbor's command as its
-arguments.
+Harbor lays the file over its own, which has `main`: a file need not name it. Limits of task.toml and a command that keeps `main`
+alive stand below the file, `[environment].env` and the log directories above. So `cpus`, `mem_limit` and `command` of the file
+win, and its `environment` loses to task.toml's. Only a `command` or `entrypoint` of the file makes a process of `main`; an
+`entrypoint` alone keeps Harbor's command as its arguments.
 
 ## YAML
 

@@ -119,10 +119,10 @@ def path_problems(loaded: LoadedConfig) -> Iterator[Problem]:
             continue
         place, written = named_path(text, loaded.directory_of(*keys)), is_written(keys, loaded.values)
         fault = path_fault(place, wanted_at(keys), missing=written)
+        advice = "paths are relative to the file that names them" if fault is not None and fault.startswith("no such") else ""
         if fault is None and written and is_other_file(place):
-            fault = "is no lock, and would be overwritten"
+            fault, advice = "is no lock, and would be overwritten", "move it away, or name another file"
         if fault is not None:
-            advice = "paths are relative to the file that names them" if fault.startswith("no such") else ""
             yield Problem(f"{fault}: {short_path(text)}", key=".".join(keys), file=loaded.file_of(keys), advice=advice)
 
 

@@ -121,7 +121,7 @@ def _beside_registry(path: Path) -> Iterator[Path]:
 def _assets(path: Path) -> Iterator[Path]:
     """Files beside a harness spec that it brings along; none of another TOML file."""
     try:
-        launch = parse_toml(read_regular(path).decode("utf-8")).get("launch")
+        launch = parse_toml(read_regular(path)).get("launch")
     except (OSError, ValueError):
         return
     assets = launch.get("assets") if isinstance(launch, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -288,20 +289,70 @@ def test_lock_check_names_the_first_entry_that_differs(tmp_path: Path, run: Run,
 
 
 def test_lock_check_of_a_lock_that_was_edited(tmp_path: Path, run: Run) -> None:
-    """Also where what was edited is read by nobody, or given twice."""
+    """Also where what was edited is read by nobody. What no fetch writes is no lock to compare."""
     Repository(tmp_path / "data").task("a")
     config = write(tmp_path / "c.yaml", {"dataset": "data", "lock": "my.lock.json"})
     assert run("harbor", "lock", config)[0] == exits.DONE
     text = (tmp_path / "my.lock.json").read_text()
-    (tmp_path / "my.lock.json").write_text(text.replace('"path":"tasks/', '"path":"../../../../etc/'))
+    (tmp_path / "my.lock.json").write_text(text.replace('"source_path":"a"', '"source_path":"b"'))
     code, out, _ = run("harbor", "lock", config, "--check")
     assert code == exits.FAILED
-    assert out.startswith('e0: task a: path: locked "../../../../etc/')
-    row = text.splitlines()[-3]
-    (tmp_path / "my.lock.json").write_text(text.replace(row, f"{row},\n{row}"))
+    assert out.startswith('e0: task a: source_path: locked "b", now "a"')
+    (tmp_path / "my.lock.json").write_text(text.replace('"path":"tasks/', '"path":"../../../../etc/'))
     code, _, told = run("harbor", "lock", config, "--check")
     assert code == exits.CONFIG
-    assert "lists task a twice" in told
+    assert "my.lock.json: task a: path: must be tasks/" in told
+    row = text.splitlines()[-3]
+    twice = text.replace(row, f"{row},\n{row}").replace('"of":1,"select":{},"selected":1', '"of":2,"select":{},"selected":2')
+    (tmp_path / "my.lock.json").write_text(twice)
+    code, _, told = run("harbor", "lock", config, "--check")
+    assert code == exits.CONFIG
+    assert "task a: name: two rows have it" in told
+
+
+@pytest.mark.parametrize("damage", ["emptied", "blank", "cut", "edited"])
+def test_a_damaged_lock_is_made_again(tmp_path: Path, run: Run, damage: str) -> None:
+    """It answers nothing, and is no file of somebody else's that a fetch would have to spare."""
+    Repository(tmp_path / "data").task("a")
+    config = write(tmp_path / "c.yaml", {"dataset": "data", "lock": "my.lock.json"})
+    assert run("harbor", "lock", config)[0] == exits.DONE
+    lock = tmp_path / "my.lock.json"
+    whole = lock.read_text()
+    damaged = {
+        "emptied": "",
+        "blank": " \n",
+        "cut": whole[: len(whole) // 2],
+        "edited": whole.replace('"refused":null', '"refused":5'),
+    }
+    for command, code in (
+        (("lock", "--check"), exits.CONFIG),
+        (("verify",), exits.CONFIG),
+        (("lock",), 0),
+        (("fetch", "--repair"), 0),
+    ):
+        lock.chmod(0o644)
+        lock.write_text(damaged[damage])
+        found, _, told = run("harbor", command[0], config, *command[1:])
+        assert found == code, told
+        if code == exits.CONFIG:
+            assert "my.lock.json: " in told and "run platoon harbor fetch CONFIG" in told
+        else:
+            assert lock.read_text() == whole
+
+
+def test_a_lock_behind_a_byte_order_mark_is_a_lock(tmp_path: Path, run: Run) -> None:
+    Repository(tmp_path / "data").task("a")
+    config = write(tmp_path / "c.yaml", {"dataset": "data", "lock": "my.lock.json"})
+    assert run("harbor", "lock", config)[0] == exits.DONE
+    lock = tmp_path / "my.lock.json"
+    whole = lock.read_bytes()
+    lock.chmod(0o644)
+    lock.write_bytes(codecs.BOM_UTF8 + whole)
+    assert run("harbor", "verify", config)[0] == run("harbor", "verify", lock.name)[0] == exits.DONE
+    code, out, _ = run("harbor", "lock", config, "--check")
+    assert (code, out.startswith("e0: line 1: ")) == (exits.FAILED, True)
+    assert run("harbor", "lock", config)[0] == exits.DONE
+    assert lock.read_bytes() == whole
 
 
 def test_verify_hashes_the_cache_again(tmp_path: Path, run: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from platoon.config.text import short_seconds
+from platoon.config.text import printable, short_seconds
 
 pytestmark = pytest.mark.unit
 
@@ -15,3 +15,11 @@ pytestmark = pytest.mark.unit
 )
 def test_seconds_are_never_rounded_to_nothing(seconds: float, text: str) -> None:
     assert short_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("kä", "kä"), ("a\nb", r"a\nb"), ("\x1b[1m", r"\x1b[1m"), (b"a\xff\xc3".decode("utf-8", "surrogateescape"), r"a\xff\xc3")],
+)
+def test_names_are_shown_on_one_line(text: str, shown: str) -> None:
+    assert printable(text) == shown

@@ -101,7 +101,8 @@ def test_a_directory_or_a_pipe_where_a_file_is_wanted(key: str, root: Path) -> N
 
 
 def test_a_lock_takes_the_place_of_no_other_file(root: Path) -> None:
-    assert f"service_kwargs.lock: is no lock, and would be overwritten: {FILE}" in refusal(root, "lock", FILE)
+    told = f"service_kwargs.lock: is no lock, and would be overwritten: {FILE} (move it away, or name another file)"
+    assert told in refusal(root, "lock", FILE)
     assert (root / FILE).read_text() == "a text of the user's\n"
 
 

@@ -22,6 +22,7 @@ DEPTH_LIMIT = 100
 FILE_LIMIT = 50_000
 # Of all files together, as long as they say they are: a hole of a sparse file is copied like what is written.
 TASK_LIMIT_BYTES = 10 * 2**30
+DEEP_ADVICE = "keep its files in fewer directories, or in an archive"
 LARGE_ADVICE = "put large data in the image, or have it fetched there"
 MANY_FILES_ADVICE = "pack them in an archive, or put them in the image"
 # Of one fetch.
@@ -102,7 +103,7 @@ class ListedTask:
             self.tell(top, *excess)
         self.check_name(path)
         if path.count("/") > DEPTH_LIMIT:
-            self.tell(top, f"is nested deeper than {DEPTH_LIMIT} directories")
+            self.tell(top, f"is nested deeper than {DEPTH_LIMIT} directories", DEEP_ADVICE)
         if path == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
             self.tell(path, f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}")
 
@@ -158,7 +159,8 @@ def _file_problems(top: str, name: str, shown_as: str, left: _Left) -> Iterator[
 def _directory_problems(path: str, relative: str, root: Path, shown_as: str, left: _Left) -> Iterator[Problem]:
     """The walk ends where the task holds too much."""
     if relative.count("/") >= DEPTH_LIMIT:
-        yield Problem(f"is nested deeper than {DEPTH_LIMIT} directories", key=relative.partition("/")[0], file=shown_as)
+        rule = f"is nested deeper than {DEPTH_LIMIT} directories"
+        yield Problem(rule, key=relative.partition("/")[0], file=shown_as, advice=DEEP_ADVICE)
         return
     try:
         with os.scandir(path) as scanned:
@@ -191,7 +193,9 @@ def _entry_problems(path: Path, relative: str, root: Path, shown_as: str, *, has
         try:
             mode = path.stat().st_mode
         except OSError:
-            yield Problem(f"a link to {shown} leads nowhere", key=key, file=shown_as)
+            yield Problem(
+                f"a link to {shown} leads nowhere", key=key, file=shown_as, advice="put a file in its place, or remove it"
+            )
             return
         if target.is_absolute() or not Path(os.path.realpath(path)).is_relative_to(root):
             yield Problem(f"a link to {shown} leaves the task", key=key, file=shown_as, advice="copy what it names into the task")
@@ -204,7 +208,7 @@ def _entry_problems(path: Path, relative: str, root: Path, shown_as: str, *, has
     else:
         mode = path.lstat().st_mode
     if not stat.S_ISREG(mode) and (hashed or not stat.S_ISDIR(mode)):
-        yield Problem("is neither file nor directory", key=key, file=shown_as)
+        yield Problem("is neither file nor directory", key=key, file=shown_as, advice="put a file in its place, or remove it")
 
 
 def is_plain_name(name: str) -> bool:

@@ -7,23 +7,23 @@ what it was fetched stands beside it in `<lock>.meta.json`.
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import UnionType
 from typing import Any, Self
 
 from platoon.artifacts.digests import CONTENT_HASH_RULE as HASH_RULE
-from platoon.artifacts.digests import is_digest, sha256_bytes
+from platoon.artifacts.digests import sha256_bytes
 from platoon.artifacts.publish import publish_bytes
 from platoon.artifacts.reading import parse_json, read_regular
-from platoon.config.text import printable
+from platoon.config.text import printable, show
 from platoon.envs.harbor.compose.stack_plan import RULE as COMPOSE_RULE
 from platoon.envs.harbor.compose.stack_plan import StackPlan
 from platoon.envs.harbor.holdout import HoldOutRow
+from platoon.envs.harbor.lock_form import ADVICE, check_lock
 from platoon.errors import ConfigError, Problem
 
 VERSION = 1
@@ -47,11 +47,6 @@ HEAD_KEYS = (
 )
 _OPTIONAL = frozenset({"origin", "upstream_digest", "verifier_image", "compose", "overlays", "input_files"})
 _KNOWN = ("index", "flags", "image", "verifier_image", "compose", "refused", "input_files", "upstream_digest", "origin")
-_HEAD_TYPES: Mapping[str, type | UnionType] = {
-    **dict.fromkeys(("dataset", "resolved", "fetched_with", "inputs", "modes"), str),
-    **dict.fromkeys(("source", "selection"), dict),
-    "overlay": str | None,
-}
 # What a lock of 0.4 has no word for.
 _SINCE_05 = frozenset({"source", "compose_rule"})
 
@@ -118,10 +113,9 @@ class LockRow:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Raises KeyError or TypeError for what `to_dict` did not write."""
+        """The row that `to_dict` wrote, its form checked."""
         known = {key: value[key] for key in _KNOWN if key in value}
-        overlays = tuple(map(str, value.get("overlays") or ()))
-        return cls(str(value["name"]), str(value["digest"]), str(value["source_path"]), overlays=overlays, **known)
+        return cls(value["name"], value["digest"], value["source_path"], overlays=tuple(value.get("overlays") or ()), **known)
 
     def for_holdout(self) -> HoldOutRow:
         return HoldOutRow(self.name, self.index, self.runnable, self.input_files)
@@ -164,21 +158,15 @@ class HarborLock:
         return tuple(row.name for row in self.tasks if row.runnable)
 
     def stack_plan(self, row: LockRow) -> StackPlan | None:
-        """What a task's containers are, None for `single` and `trivial`. Raises ConfigError for a plan that is damaged."""
+        """What a task's containers are, None for `single` and `trivial`. Raises ConfigError for a plan that is none."""
         if row.compose is None:
             return None
-        digest = str(row.compose.get("plan"))
+        digest = row.compose["plan"]
         try:
-            plan = StackPlan.from_dict(self.plans[digest])
-        except KeyError:
-            rule = "the lock has no such plan"
+            return StackPlan.from_dict(self.plans[digest])
         except ValueError as error:
-            rule = str(error)
-        else:
-            if plan.digest == digest:
-                return plan
-            rule = "the plan is not what its digest says"
-        raise ConfigError(Problem(rule, key=f"plans.{printable(digest)[:80]}", file=self.dataset, advice="fetch it again"))
+            rule = f"the lock's plan {digest} {error}"
+            raise ConfigError(Problem(rule, key=f"task {printable(row.name)}", file=self.dataset, advice=ADVICE)) from None
 
     @cached_property
     def digest(self) -> str:
@@ -214,57 +202,34 @@ class HarborLock:
 
     @classmethod
     def from_bytes(cls, data: bytes, shown_as: str) -> Self:
-        """The lock of its bytes. Raises ConfigError."""
+        """The lock of its bytes. Raises ConfigError for anything that no fetch of this release, or of 0.4, writes."""
         try:
-            value = parse_json(data)
-            if not isinstance(value, dict):
-                raise TypeError("it holds no mapping")
-            is_legacy = "compose_rule" not in value
-            rules: dict[str, Any] = {"version": VERSION, "hash_rule": HASH_RULE, "build_key_rule": BUILD_KEY_RULE}
-            for key, wanted in rules.items() if is_legacy else (*rules.items(), ("compose_rule", COMPOSE_RULE)):
-                if value.get(key) != wanted:
-                    rule = f"must be {wanted}, got {str(value.get(key))[:80]}"
-                    raise ConfigError(Problem(rule, key=key, file=shown_as, advice="fetch the dataset again"))
-            head = {key: value[key] for key in HEAD_KEYS if not (is_legacy and key in _SINCE_05)}
-            if is_legacy:
-                head |= {"source": {}, "compose_rule": None}
-            plans = {} if is_legacy else value["plans"]
-            if not isinstance(value["tasks"], list) or not all(isinstance(row, dict) for row in value["tasks"]):
-                raise TypeError("its tasks are no list of mappings")
-            rows = tuple(LockRow.from_dict(row) for row in value["tasks"])
-            if not isinstance(plans, dict) or not all(isinstance(head[key], kind) for key, kind in _HEAD_TYPES.items()):
-                raise TypeError("a key of its head is of another type")
-            for row in rows:
-                _check_row(row)
-            if len({row.name for row in rows}) != len(rows):
-                twin = next(name for name, count in Counter(row.name for row in rows).items() if count > 1)
-                raise ValueError(f"lists task {printable(twin)} twice")
-            return cls(**head, plans=plans, tasks=rows)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-            raise ConfigError(Problem(f"is no lock: {reason[:200]}", file=shown_as, advice="fetch the dataset again")) from None
-
-
-def _check_row(row: LockRow) -> None:
-    tables = (row.index, row.flags, row.image)
-    optional = (row.verifier_image, row.compose, row.input_files, row.origin)
-    texts = (row.refused, row.upstream_digest)
-    if not (
-        is_digest(row.digest)
-        and all(isinstance(value, dict) for value in tables)
-        and all(isinstance(value, dict | None) for value in optional)
-        and all(isinstance(value, str | None) for value in texts)
-    ):
-        raise TypeError(f"a value of task {printable(row.name)[:80]} is of another type")
+            value = parse_json(data, unique_keys=True, finite=True)
+        except ValueError as error:
+            raise ConfigError(Problem(f"is no lock: {str(error)[:200]}", file=shown_as, advice=ADVICE)) from None
+        if not isinstance(value, dict):
+            raise ConfigError(Problem("is no lock: it holds no mapping", file=shown_as, advice=ADVICE))
+        is_legacy = "compose_rule" not in value
+        rules: dict[str, Any] = {"version": VERSION, "hash_rule": HASH_RULE, "build_key_rule": BUILD_KEY_RULE}
+        for key, wanted in rules.items() if is_legacy else (*rules.items(), ("compose_rule", COMPOSE_RULE)):
+            found = value.get(key)
+            if found != wanted or type(found) is not type(wanted):
+                raise ConfigError(Problem(f"must be {wanted}, got {show(found)}", key=key, file=shown_as, advice=ADVICE))
+        check_lock(value, shown_as)
+        head = {key: value[key] for key in HEAD_KEYS if not (is_legacy and key in _SINCE_05)}
+        if is_legacy:
+            head |= {"source": {}, "compose_rule": None}
+        return cls(**head, plans=value.get("plans", {}), tasks=tuple(map(LockRow.from_dict, value["tasks"])))
 
 
 def is_other_file(path: Path) -> bool:
-    """Whether a file is there that is no lock of any release: they all begin with their version."""
+    """Whether there is a file that is no lock of any release: all begin with their version. An empty one holds nothing to lose."""
     try:
         with path.open("rb") as file:
-            return not file.read(HEAD_BYTES).lstrip().removeprefix(b"{").lstrip().startswith(b'"version"')
+            head = file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
     except OSError:
         return False
+    return head != b"" and not head.removeprefix(b"{").lstrip().startswith(b'"version"')
 
 
 def tree_digest(rows: Iterable[LockRow]) -> str:

@@ -199,9 +199,11 @@ def read_overlay(directory: Path) -> Overlay:
     """The overlay of a directory. Raises ConfigError with every problem of its `overlay.toml`."""
     path = directory / OVERLAY_FILE
     shown = printable(str(path))
+    if directory.is_dir() and not os.path.lexists(path):
+        raise ConfigError(Problem("no such file", file=shown, advice=f"overlays: names directories, each with an {OVERLAY_FILE}"))
     data = read_bytes(path, limit_bytes=SIZE_LIMIT_BYTES, shown_as=shown)
     try:
-        values = parse_toml(data.decode("utf-8-sig"))
+        values = parse_toml(data)
     except ValueError as error:
         raise ConfigError(Problem(f"is not TOML: {printable(str(error))}", file=shown)) from None
     try:

@@ -26,6 +26,7 @@ from platoon.envs.harbor.format import (
     right_parts,
 )
 from platoon.envs.harbor.lock import LockRow
+from platoon.envs.harbor.lock_form import REFUSAL_CODES
 from platoon.envs.harbor.options import Refuse
 from platoon.envs.harbor.overlays import Overlay
 from platoon.envs.harbor.sources.protocol import SourceTask
@@ -34,8 +35,6 @@ from platoon.images.dockerfile import DockerfileError, plan_image
 
 FACTS = ("flags", "image", "verifier_image", "compose", "refused", "input_files")
 BYTES_PER_MB = 1024 * 1024
-# The first that applies is recorded; `per_task_build`, the last, depends on all rows and is added by the fetch.
-ORDER = ("overlay", "stack", "gpus", "agent_user", "compose", "task_config", "image", "uploads_over_mb")
 STACK_REFUSAL = "the compose file adds sidecar services (refuse: {sidecars: false} fetches it as a stack)"
 USER_ADVICE = "(refuse: {agent_user: false} fetches it, and the environment's agent_user then decides how it runs)"
 
@@ -76,7 +75,7 @@ class TaskSettings:
 
 @dataclass
 class _Judged:
-    """What is known so far: refusals by code, of which the first in ORDER counts."""
+    """What is known so far: refusals by code, of which the first of REFUSAL_CODES counts; `per_task_build` depends on all rows."""
 
     refusals: dict[str, list[str]] = field(default_factory=dict)
 
@@ -97,7 +96,7 @@ class _Judged:
 
     @property
     def all(self) -> tuple[str, ...]:
-        return tuple(text for code in ORDER for text in self.refusals.get(code, ()))
+        return tuple(text for code in REFUSAL_CODES for text in self.refusals.get(code, ()))
 
 
 def fact_of(built: BuiltRow) -> dict[str, Any]:

@@ -122,8 +122,7 @@ def read_mapping(data: bytes, shown_as: str, named_by: str) -> Any:
     """The value of a list file: TOML where its name ends in `.toml`, else JSON. named_by: the option. Raises ConfigError."""
     is_toml = shown_as.endswith(".toml")
     try:
-        text = data.decode("utf-8-sig")
-        return parse_toml(text) if is_toml else parse_json(text, unique_keys=True)
+        return parse_toml(data) if is_toml else parse_json(data, unique_keys=True)
     except ValueError as error:
         rule = f"is not {'TOML' if is_toml else 'JSON'}: {str(error)[:200]}"
         advice = f"{named_by} takes TOML from a file whose name ends in .toml, else JSON"

@@ -31,7 +31,7 @@ def refuse_unwritable(directory: Path, key: str) -> None:
     try:
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
-        rule = f"cannot be written: {place}: {error.strerror}"
+        rule = f"cannot be written: {'' if place == directory else f'{place}: '}{error.strerror}"
         raise ConfigError(
             Problem(rule, key=key, file=str(directory), advice="name another place, or make this one writable")
         ) from error

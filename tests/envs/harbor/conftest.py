@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from platoon.envs.harbor.fetch import fetch
-from platoon.envs.harbor.lock import LockRow
+from platoon.envs.harbor.lock import HarborLock, LockRow
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
 
@@ -83,6 +83,7 @@ def locked(make_task: MakeTask, tmp_path: Path, cache: HarborCache) -> Callable[
             (tmp_path / "over/overlay.toml").write_text(overlay)
             options["overlays"] = ["over"]
         found = fetch(HarborOptions.parse({"dataset": "data", **options}), tmp_path, cache).lock
+        assert HarborLock.from_bytes(found.to_bytes(), "lock") == found
         (row,) = found.tasks
         return row, found.plans[row.compose["plan"]] if row.compose else {}
 

@@ -13,11 +13,12 @@ import pytest
 
 from platoon.envs.harbor import content
 from platoon.envs.harbor.fetch import fetch
-from platoon.envs.harbor.lock import HarborLock, LockRow
+from platoon.envs.harbor.lock import HarborLock
 from platoon.envs.harbor.options import HarborOptions
 from platoon.envs.harbor.publish import HarborCache
 from platoon.envs.harbor.sources import listing
 from platoon.errors import ConfigError, PlatoonError
+from tests.envs.harbor.fakes.locks import make_lock, make_row
 
 pytestmark = pytest.mark.unit
 
@@ -88,8 +89,14 @@ def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, ca
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "../secrets"}]}]}, "data: ../secrets: must stay inside"),
-        ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "/etc"}]}]}, "data: /etc: must stay inside"),
+        (
+            {"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "../secrets"}]}]},
+            "data/registry.json: ../secrets: a task's path must stay inside",
+        ),
+        (
+            {"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "/etc"}]}]},
+            "data/registry.json: /etc: a task's path must stay inside",
+        ),
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "a/../../secrets"}]}]}, "must stay inside the dataset"),
         ({"registry.json": [{"name": "a\nb", "path": "x", "tasks": [{"name": "a\nb", "path": "good"}]}]}, "a task's id is UTF-8"),
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "go\0od"}]}]}, "a task's path is UTF-8 on one line"),
@@ -99,8 +106,14 @@ def test_links_through_links(data: Path, make_task: MakeTask, tmp_path: Path, ca
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "x", "git_url": "u"}]}]}, "in another repository"),
         ({"registry.json": [{"name": "d", "tasks": {}}]}, "must list datasets with their tasks"),
         ({"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "good"}] * 2}]}, "two tasks are called x"),
-        ({"task-index.json": {"x": {"task_path": "../secrets"}}}, "data: ../secrets: must stay inside the dataset"),
-        ({"task-index.json": {"..": {}}}, "data: ..: a task's id is a relative path"),
+        ({"task-index.json": {"x": {"task_path": "../secrets"}}}, "data/task-index.json: ../secrets: a task's path must stay"),
+        ({"task-index.json": {"..": {}}}, "data/task-index.json: ..: a task's id is a relative path"),
+        ({"task-index.json": {"x": {"task_path": 5}}}, "data/task-index.json: x.task_path: must be text, got 5"),
+        ({"task-index.json": {"x": {}}}, "data/task-index.json: task x: x is no directory of the dataset"),
+        (
+            {"registry.json": [{"name": "d", "tasks": [{"name": "x", "path": "nope"}]}]},
+            "data/registry.json: task x: nope is no directory of the dataset",
+        ),
         ({"task-index.json": ["x"]}, 'data/task-index.json: must map task ids to their fields, got ["x"]'),
         ({"task-index.json": {"x": 1, "y": {}}}, 'data/task-index.json: must map task ids to their fields, got {"x": 1}'),
         ({"registry.json": 5}, "data/registry.json: must list datasets with their tasks, got 5"),
@@ -269,7 +282,6 @@ def test_a_cache_on_another_disk(data: Path, tmp_path: Path, cache: HarborCache)
 
 @pytest.mark.parametrize("digest", ["sha256:../../x", "sha256:" + "A" * 64, "x", ""])
 def test_locks_whose_digests_are_paths(digest: str) -> None:
-    lock = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (LockRow("t", "sha256:" + "0" * 64, "t"),))
-    data = lock.to_bytes().replace(b'"digest":"sha256:' + b"0" * 64, f'"digest":"{digest}'.encode())
-    with pytest.raises(ConfigError, match="is no lock"):
+    data = make_lock(make_row()).to_bytes().replace(b'"digest":"sha256:' + b"0" * 64, f'"digest":"{digest}'.encode())
+    with pytest.raises(ConfigError, match="lock: task t: digest: must match"):
         HarborLock.from_bytes(data, "lock")

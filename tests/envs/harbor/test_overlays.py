@@ -120,6 +120,14 @@ def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, problem: 
     assert "overlay.toml" in str(error.value)
 
 
+def test_a_directory_that_is_no_overlay(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"overlay.toml: no such file \(overlays: names directories, each with an overlay.toml\)"):
+        read_overlay(tmp_path)
+    (tmp_path / "overlay.toml").write_bytes(b"name = '\xff'\n")
+    with pytest.raises(ConfigError, match=r"overlay.toml: is not TOML: is not UTF-8 \(byte 8\)"):
+        read_overlay(tmp_path)
+
+
 @pytest.mark.parametrize("name", [b"a\nb", b"\xff"])
 def test_a_directory_whose_name_no_lock_can_hold(tmp_path: Path, name: bytes) -> None:
     directory = tmp_path / os.fsdecode(name)

@@ -73,7 +73,7 @@ _FITS: Mapping[str, Callable[[Tree], bool]] = {
 
 
 def parse_document(data: bytes, shown_as: str) -> Tree:
-    """The tree of a file, None when it is empty. Raises ComposeError naming file and line."""
+    """The tree of a file, an empty mapping where it holds no document. Raises ComposeError naming file and line."""
     if len(data) > SIZE_LIMIT_BYTES:
         raise ComposeError(f"has more than {SIZE_LIMIT_BYTES} bytes", shown_as)
     try:
@@ -87,7 +87,7 @@ def parse_document(data: bytes, shown_as: str) -> Tree:
     except (*PARSER_ERRORS, RecursionError) as error:
         why, line = parser_fault(error, text)
         raise ComposeError(f"is not YAML: {why[:150]}", shown_as if line is None else f"{shown_as}:{line}") from None
-    return builder.value
+    return builder.value if builder.documents else {}
 
 
 @dataclass
@@ -118,13 +118,13 @@ class _Builder:
         self._open: list[_Open] = []
         self._anchors: dict[str, Tree] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
-        self._nodes = self._characters = self._documents = 0
+        self._nodes = self._characters = self.documents = 0
 
     def take(self, event: Any) -> None:
         line = event.start_mark.line + 1 if event.start_mark is not None else 0
         if isinstance(event, DocumentStartEvent):
-            self._documents += 1
-            if self._documents > 1:
+            self.documents += 1
+            if self.documents > 1:
                 raise self._error("holds more than one document", line)
             if event.version is not None and tuple(event.version) != _VERSION:
                 raise self._error("has a %YAML directive, which compose takes of 1.1 alone (leave it out)", line)

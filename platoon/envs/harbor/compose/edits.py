@@ -10,7 +10,7 @@ from platoon.config.text import printable
 from platoon.envs.harbor.compose.document import Number, Tree
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.merge import merge_services
-from platoon.envs.harbor.format import TaskRefused
+from platoon.envs.harbor.format import COMPOSE_FILE, TaskRefused
 from platoon.envs.harbor.overlays import ComposeEdit, HostNetworkRule, Overlay
 
 
@@ -21,6 +21,14 @@ class Edited:
     tree: Tree
     externals: Mapping[str, ComposeEdit] = field(default_factory=dict)
     rules: Mapping[str, HostNetworkRule] = field(default_factory=dict)
+
+
+def over_harbors(tree: Tree) -> Tree:
+    """The file laid over Harbor's own, whose main it need not name. Raises ComposeError for what is no file of services."""
+    services = tree.get("services", {}) if isinstance(tree, dict) else None
+    if not isinstance(tree, dict) or not isinstance(services, dict):
+        raise ComposeError("names no services", COMPOSE_FILE)
+    return {**tree, "services": {**services, "main": services.get("main", {})}}
 
 
 def apply_edits(tree: Tree, overlays: Sequence[Overlay]) -> Edited:

@@ -29,7 +29,7 @@ def read_healthcheck(value: Any, draft: Draft, reading: Reading) -> None:
             elif key == "retries":
                 retries = values.whole_number(item)
                 if retries < 0:
-                    raise ComposeError("is at least 0")
+                    raise ComposeError(f"is at least 0, got {retries}")
                 found["retries"] = retries or None
             elif key == "disable" and values.switch(item):
                 found["disabled"] = True

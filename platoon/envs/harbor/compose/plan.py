@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 
 from platoon.artifacts.reading import read_part
 from platoon.config.text import clip, printable
-from platoon.envs.harbor.compose import builds
-from platoon.envs.harbor.compose.document import SIZE_LIMIT_BYTES, Tree, parse_document
-from platoon.envs.harbor.compose.edits import Edited, apply_edits
+from platoon.envs.harbor.compose import builds, values
+from platoon.envs.harbor.compose.document import SIZE_LIMIT_BYTES, parse_document
+from platoon.envs.harbor.compose.edits import Edited, apply_edits, over_harbors
 from platoon.envs.harbor.compose.env_file import read_entries
 from platoon.envs.harbor.compose.errors import ComposeError, ComposeRefused, Findings
 from platoon.envs.harbor.compose.form import form_problems
@@ -82,16 +82,12 @@ def stack_kind(directory: Path, overlays: Sequence[Overlay] = ()) -> Kind:
 def _kind(edited: Edited | None) -> Kind:
     if edited is None:
         return "single"
-    tree = edited.tree
-    services = tree.get("services") if isinstance(tree, dict) else None
-    if not isinstance(tree, dict) or not isinstance(services, dict):
-        raise ComposeRefused([ComposeError("names no services", COMPOSE_FILE)])
+    tree = values.mapping(edited.tree)
+    services = values.mapping(tree["services"])
     for name, service in services.items():
         dropped = isinstance(service, dict) and not is_empty(service.get("profiles")) and name not in edited.externals
         if name != "main" and not dropped:
             return "sidecars"
-    if "main" not in services:
-        raise ComposeRefused([ComposeError("every task has the service main", "services.main")])
     if len(services) > 1 or services["main"] or not set(tree) <= {"services", "version"}:
         return "main_only"
     if problems := list(form_problems(tree)):
@@ -187,7 +183,7 @@ def _read(files: TaskFiles, overlays: Sequence[Overlay]) -> Edited | None:
             return None
         with (files.directory / COMPOSE_FILE).open("rb") as file:
             data = file.read(SIZE_LIMIT_BYTES + 1)
-        tree: Tree = parse_document(data, COMPOSE_FILE)
+        tree = over_harbors(parse_document(data, COMPOSE_FILE))
     except ComposeError as error:
         raise ComposeRefused([error]) from None
     except OSError as error:

@@ -83,6 +83,7 @@ def _check_address(text: str) -> None:
 
 
 def _ports(target: str, protocol: str) -> _Ports:
+    protocol = protocol.lower()
     if protocol not in ("tcp", "udp"):
         raise ComposeError(f"a protocol is tcp or udp, got {protocol[:20]}")
     first, last = _range(target)

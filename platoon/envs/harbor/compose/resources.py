@@ -61,7 +61,7 @@ def read_ulimits(value: Any, draft: Draft, reading: Reading) -> None:
                 soft, hard = both["soft"], both["hard"]
             soft, hard = values.whole_number(soft), values.whole_number(hard)
             if min(soft, hard) < UNLIMITED:
-                raise ComposeError(f"a limit is at least 0, or {UNLIMITED} for none")
+                raise ComposeError(f"a limit is at least 0, or {UNLIMITED} for none, got {min(soft, hard)}")
             if hard != UNLIMITED and not UNLIMITED < soft <= hard:
                 raise ComposeError(f"the soft limit is at most the hard one, got {soft} and {hard}")
             found[name] = {"soft": soft, "hard": hard}
@@ -71,7 +71,7 @@ def read_ulimits(value: Any, draft: Draft, reading: Reading) -> None:
 def _cpus(value: Any) -> float | None:
     cpus = values.number(value)
     if not 0 <= cpus <= CPUS_LIMIT:
-        raise ComposeError(f"is a number from 0 to {CPUS_LIMIT}")
+        raise ComposeError(f"is a number from 0 to {CPUS_LIMIT}, got {cpus:g}")
     return cpus or None
 
 
@@ -113,5 +113,5 @@ def _device(device: Mapping[str, Any]) -> int:
     if count in (None, "all"):
         return 1
     if (found := values.whole_number(count)) < 0:
-        raise ComposeError("a device's count is at least 0, or all")
+        raise ComposeError(f"a device's count is at least 0, or all, got {found}")
     return found

@@ -56,8 +56,6 @@ def read_services(edited: Edited, reading: Reading) -> Services:
     trees = values.mapping(top.get("services"))
     if len(trees) > SERVICE_LIMIT:
         raise ComposeError(f"has more than {SERVICE_LIMIT} services", "services")
-    if MAIN not in trees:
-        raise ComposeError("every task has the service main", "services.main")
     services = Services(Draft(MAIN, "main"))
     for name, tree in trees.items():
         with findings.at("services", name):

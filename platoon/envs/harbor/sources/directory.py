@@ -121,7 +121,8 @@ class DirectoryDataset:
             if stat.S_ISLNK(mode):
                 raise fault(self.tree, f"task {printable(task.id)} is a link", advice="put the directory in its place")
         if not stat.S_ISDIR(mode):
-            raise fault(self.tree, f"task {printable(task.id)}: {printable(task.path)} is no directory")
+            rule = f"{printable(task.path)} is no directory of the dataset"
+            raise ConfigError(Problem(rule, key=f"task {printable(task.id)}", file=task.named_by or self.tree.reference))
         return Path(path)
 
     @property

@@ -95,9 +95,11 @@ class CommitTasks:
                         with_file.add(owner)
 
         self.store.entries(self.commit, listed, visit)
-        for path, found in listed.items():
-            if not found.is_there:
-                found.problems.append(Problem(f"the commit has no task directory {printable(path)}", file=self.reference))
+        for task, path in self.wanted:
+            if not listed[path].is_there:
+                rule = f"commit {self.commit} of {self.store.url} has no directory {printable(path)}"
+                file = task.named_by or self.reference
+                listed[path].problems.append(Problem(rule, key=f"task {printable(task.id)}", file=file))
         for task, path in self.wanted:
             if task.path == "." and path not in with_file:
                 listed[path].problems.append(no_single_task(self.reference))

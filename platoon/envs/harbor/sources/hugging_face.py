@@ -155,7 +155,8 @@ class HuggingFaceDataset:
         files = self._files[task.path]
         if not files:
             root = from_root(self.tree.path, task.path)
-            return [Problem(f"the repository has no task directory {printable(root)}", file=self._shown(task))]
+            rule = f"the repository has no directory {printable(root)}"
+            return [Problem(rule, key=f"task {printable(task.id)}", file=task.named_by or self.tree.reference)]
         if task.path == "." and not any(file.path == TASK_FILE for file in files):
             return [no_single_task(self._shown(task))]
         listed = ListedTask(self._shown(task))

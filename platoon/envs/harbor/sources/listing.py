@@ -7,27 +7,25 @@ is anybody's: each path is checked before it is used.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from platoon.artifacts.reading import parse_json, parse_toml
-from platoon.config.text import printable, short_path, show
-from platoon.envs.harbor.content import is_plain_name
+from platoon.config.text import short_path, show
 from platoon.envs.harbor.format import TOML_LIMIT_BYTES
+from platoon.envs.harbor.names import id_fault, path_fault
 from platoon.envs.harbor.sources.protocol import SourceTask
 from platoon.errors import ConfigError, Problem
 
 INDEX_LIMIT_BYTES = 64 * 1024 * 1024
 TASK_LIMIT = 200_000
-# Of an id, or a path of a task; a part of it may be a directory's name.
-NAME_LIMIT_BYTES = 1024
-PART_LIMIT_BYTES = 255
 # Mappings and lists of one index file: an empty one takes twenty times its text in memory.
 HOLDER_LIMIT = 10 * TASK_LIMIT
 TASK_FILE = "task.toml"
+REGISTRY_FILE = "registry.json"
+INDEX_FILE = "task-index.json"
 SKIPPED_DIRECTORIES = frozenset({"__pycache__"})
 
 
@@ -64,17 +62,19 @@ def list_tree(tree: Tree) -> Listed:
         return Listed((SourceTask(_single_id(tree), "."),), by_index=False)
     listed = _from_registry(tree)
     index = _task_index(tree)
+    named_by = f"{tree.reference}/{REGISTRY_FILE if listed is not None else INDEX_FILE}"
     if listed is None and index:
-        listed = {name: str(fields.get("task_path", name)) for name, fields in index.items()}
+        listed = {name: _task_path(named_by, name, fields.get("task_path", name)) for name, fields in index.items()}
     by_index = listed is not None
     if listed is None:
-        listed = _scan(tree)
+        listed, named_by = _scan(tree), ""
     if not listed:
         raise fault(tree, "holds no task", advice="a task is a directory with a task.toml")
     tasks = []
     for name, path in sorted(listed.items()):
         fields = {key: value for key, value in index.get(name, {}).items() if key != "task_path"}
-        tasks.append(SourceTask(check_id(tree.reference, name), check_path(tree.reference, path), fields))
+        shown_as = named_by or tree.reference
+        tasks.append(SourceTask(check_id(shown_as, name), check_path(shown_as, path), fields, named_by=named_by))
     return Listed(tuple(tasks), by_index)
 
 
@@ -119,32 +119,16 @@ def dataset_tasks(file: str, key: str, dataset: Any) -> list[Mapping[str, Any]]:
 
 def check_id(reference: str, name: str) -> str:
     """Raises ConfigError for a task id that is no name, whatever source it is of."""
-    if (fault := _name_fault(name)) is None and any(part in ("", ".", "..") for part in name.split("/")):
-        fault = "is a relative path without empty, `.` and `..` parts"
-    if fault is not None:
-        raise ConfigError(Problem(f"a task's id {fault}", key=short_path(name), file=reference, advice="rename it"))
+    if (why := id_fault(name)) is not None:
+        raise ConfigError(Problem(f"a task's id {why}", key=short_path(name), file=reference, advice="rename it"))
     return name
 
 
 def check_path(reference: str, path: str, what: str = "a task's path", advice: str = "") -> str:
     """The path without `.` and doubled slashes. Raises ConfigError for one that is no name, or leaves the dataset."""
-    if (fault := _name_fault(path)) is not None:
-        raise ConfigError(Problem(f"{what} {fault}", key=short_path(path), file=reference, advice="rename it"))
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts:
-        raise ConfigError(Problem("must stay inside the dataset", key=printable(path), file=reference, advice=advice))
-    return str(pure)
-
-
-def _name_fault(name: str) -> str | None:
-    """Why an id or a path could stand in no listing, or in no file system; None when it could."""
-    if not is_plain_name(name):
-        return "is UTF-8 on one line"
-    if not name:
-        return "is not empty"
-    if len(name.encode()) > NAME_LIMIT_BYTES or max(len(part.encode()) for part in name.split("/")) > PART_LIMIT_BYTES:
-        return f"has at most {NAME_LIMIT_BYTES} bytes, and {PART_LIMIT_BYTES} between slashes"
-    return None
+    if (why := path_fault(path)) is not None:
+        raise ConfigError(Problem(f"{what} {why}", key=short_path(path), file=reference, advice=advice))
+    return str(PurePosixPath(path))
 
 
 def fault(tree: Tree, rule: str, key: str = "", advice: str = "") -> ConfigError:
@@ -180,10 +164,10 @@ def _single_id(tree: Tree) -> str:
 
 
 def _from_registry(tree: Tree) -> dict[str, str] | None:
-    data = tree.read("registry.json")
+    data = tree.read(REGISTRY_FILE)
     if data is None:
         return None
-    file = f"{tree.reference}/registry.json"
+    file = f"{tree.reference}/{REGISTRY_FILE}"
     value = parse_index(file, data)
     datasets = [value] if isinstance(value, dict) else value
     listed: dict[str, str] = {}
@@ -201,15 +185,21 @@ def _from_registry(tree: Tree) -> dict[str, str] | None:
 
 
 def _task_index(tree: Tree) -> dict[str, dict[str, Any]]:
-    data = tree.read("task-index.json")
+    data = tree.read(INDEX_FILE)
     if data is None:
         return {}
-    file = f"{tree.reference}/task-index.json"
+    file = f"{tree.reference}/{INDEX_FILE}"
     value = parse_index(file, data)
     odd = value if not isinstance(value, dict) else {name: row for name, row in value.items() if not isinstance(row, dict)}
     if odd or not isinstance(value, dict):
         raise ConfigError(Problem(f"must map task ids to their fields, got {show(odd)}", file=file))
     return value
+
+
+def _task_path(file: str, name: str, path: Any) -> str:
+    if not isinstance(path, str):
+        raise ConfigError(Problem(f"must be text, got {show(path)}", key=f"{short_path(name)}.task_path", file=file))
+    return path
 
 
 def _scan(tree: Tree) -> dict[str, str]:
@@ -223,16 +213,6 @@ def _scan(tree: Tree) -> dict[str, str]:
 
 def _parse(file: str, text: str, key: str = "") -> Any:
     try:
-        return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite, unique_keys=True)
+        return parse_json(text, unique_keys=True, finite=True)
     except ValueError as error:
         raise ConfigError(Problem(f"is not JSON: {str(error)[:200]}", key=key, file=file)) from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    if math.isinf(value := float(text)):
-        raise ValueError(f"{text[:40]} is too large a number")
-    return value

@@ -33,6 +33,7 @@ class SourceTask:
     path: relative to the dataset, POSIX, "." for a dataset that is one task. content: names its bytes in the source (such as the id
     of a git tree), None where only reading tells. digest: what the source says its files hash to, which they must. origin: where a
     task of a dataset of many repositories comes from, for its row. programs: files that the source keeps as executable.
+    named_by: the index file that names it, as messages call it; "" for a task that was found by its task file.
     """
 
     id: str
@@ -42,6 +43,7 @@ class SourceTask:
     digest: str | None = None
     origin: Mapping[str, str] | None = None
     programs: frozenset[str] = frozenset()
+    named_by: str = ""
 
 
 @dataclass(frozen=True)

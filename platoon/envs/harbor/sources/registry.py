@@ -66,7 +66,7 @@ class RegistryDataset:
         trees: dict[tuple[str, str | None], Mapping[str, str]] = {}
         listed = []
         for task in sorted(self.registered.tasks, key=lambda task: task.id):
-            found = SourceTask(task.id, task.path or ".")
+            found = SourceTask(task.id, task.path or ".", named_by=self.registry)
             if task.repo is not None:
                 key = (task.repo, task.ref)
                 commit = self.commits[key]

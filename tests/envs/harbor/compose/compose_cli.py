@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from platoon.envs.harbor.compose.document import Number, parse_document
-from platoon.envs.harbor.compose.edits import apply_edits
+from platoon.envs.harbor.compose.edits import apply_edits, over_harbors
 from platoon.envs.harbor.format import COMPOSE_FILE
 from tests.envs.harbor.compose.corpus import Case
 
@@ -98,7 +98,9 @@ def _edited(case: Case, directory: Path) -> Path:
     overlays = case.overlays(directory.parent / "overlay")
     if not any(overlay.compose for overlay in overlays):
         return path
-    return _layer(directory, "edited", _plain(apply_edits(parse_document(path.read_bytes(), COMPOSE_FILE), overlays).tree))
+    return _layer(
+        directory, "edited", _plain(apply_edits(over_harbors(parse_document(path.read_bytes(), COMPOSE_FILE)), overlays).tree)
+    )
 
 
 def _plain(value: Any) -> Any:

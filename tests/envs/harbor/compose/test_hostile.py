@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from platoon.envs.harbor.compose import ComposeRefused, plan_task, references, stack_kind
-from platoon.envs.harbor.compose.document import DEPTH_LIMIT, SIZE_LIMIT_BYTES, parse_document
+from platoon.envs.harbor.compose.document import DEPTH_LIMIT, SIZE_LIMIT_BYTES, Tree, parse_document
 from platoon.envs.harbor.compose.errors import ComposeError
 from platoon.envs.harbor.compose.stack import NAME_LIMIT
 from platoon.envs.harbor.format import TaskRefused
@@ -246,9 +246,10 @@ def test_files_of_variables_are_bounded_in_all(write: Write) -> None:
     assert "files of variables have more than 1048576 characters in all" in refusal(task)
 
 
-@pytest.mark.parametrize("data", [b"", b"\n\n", b"# nothing\n", b"---\n"])
-def test_nothing(data: bytes) -> None:
-    assert parse_document(data, "f") is None
+@pytest.mark.parametrize(("data", "tree"), [(b"", {}), (b"\n\n", {}), (b"# nothing\n", {}), (b"---\n", None), (b"~\n", None)])
+def test_nothing(data: bytes, tree: Tree) -> None:
+    """A file without a document sets nothing; a document that is null is none of compose's."""
+    assert parse_document(data, "f") == tree
 
 
 def test_errors_have_the_line() -> None:

@@ -28,9 +28,10 @@ from platoon.envs.harbor.compose.text import (
     to_json,
 )
 from platoon.envs.harbor.format import TaskRefused
-from platoon.envs.harbor.lock import HarborLock, LockRow
+from platoon.envs.harbor.lock import HarborLock
 from platoon.errors import ConfigError
 from tests.envs.harbor.compose.corpus import cases, topics
+from tests.envs.harbor.fakes.locks import FLAGS, make_lock, make_row
 
 pytestmark = pytest.mark.unit
 
@@ -77,8 +78,9 @@ def corpus_plans(place: Path) -> Iterator[StackPlan]:
 
 def through_a_lock(plan: StackPlan) -> StackPlan:
     """The plan as a session reads it: from the bytes of a lock."""
-    row = LockRow("t", f"sha256:{'0' * 64}", "t", compose={"plan": plan.digest, "unrewritable_references": []})
-    lock = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (row,), plans={plan.digest: plan.to_dict()})
+    compose = {"plan": plan.digest, "unrewritable_references": []}
+    row = make_row(compose=compose, flags={**FLAGS, "stack": "sidecars" if plan.services else "main_only"})
+    lock = make_lock(row, plans={plan.digest: plan.to_dict()})
     read = HarborLock.from_bytes(lock.to_bytes(), "lock")
     found = read.stack_plan(read.tasks[0])
     assert found is not None
@@ -160,10 +162,10 @@ def test_a_plan_of_another_rule(plans: list[StackPlan], rule: str | None, words:
 
 def test_a_lock_whose_plan_was_changed(plans: list[StackPlan]) -> None:
     plan = plans[0]
-    row = LockRow("t", f"sha256:{'0' * 64}", "t", compose={"plan": plan.digest, "unrewritable_references": []})
-    lock = HarborLock("d", "tree:x", {}, "me", "0" * 64, {}, (row,), plans={plan.digest: {**plan.to_dict(), "notes": ["x"]}})
-    with pytest.raises(ConfigError, match="the plan is not what its digest says"):
-        lock.stack_plan(row)
-    with pytest.raises(ConfigError, match="the lock has no such plan"):
-        replace(lock, plans={}).stack_plan(row)
+    row = make_row(compose={"plan": plan.digest, "unrewritable_references": []}, flags={**FLAGS, "stack": "sidecars"})
+    lock = make_lock(row, plans={plan.digest: {**plan.to_dict(), "notes": ["x"]}})
+    with pytest.raises(ConfigError, match=f"lock: plans.{plan.digest}: the plan is not what its digest says"):
+        HarborLock.from_bytes(lock.to_bytes(), "lock")
+    with pytest.raises(ConfigError, match=f"lock: task t: compose.plan: the lock has no such plan, got {plan.digest}"):
+        HarborLock.from_bytes(replace(lock, plans={}).to_bytes(), "lock")
     assert lock.stack_plan(replace(row, compose=None)) is None

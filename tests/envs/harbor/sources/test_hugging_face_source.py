@@ -277,7 +277,7 @@ def test_u41_index_files_without_end_are_not_downloaded(
 def test_a_task_that_is_not_there(hub: FakeHuggingFace, remote: Repository, fetching: Fetching) -> None:
     remote.task("one")
     (remote.path / "task-index.json").write_text('{"one": {}, "two": {"task_path": "tasks/two"}}')
-    with pytest.raises(ConfigError, match="two: the repository has no task directory tasks/two"):
+    with pytest.raises(ConfigError, match=r"/task-index\.json: task two: the repository has no directory tasks/two"):
         fetching(PINNED)
 
 

@@ -80,6 +80,17 @@ def test_h020_a_registry_file_of_full_commits_is_pinned(make_repository: MakeRep
         fetching(options)
 
 
+def test_a_task_that_its_repository_does_not_have(make_repository: MakeRepository, fetching: Fetching) -> None:
+    repository = make_repository()
+    repository.task("a")
+    commit = repository.commit()
+    write(
+        fetching.base / "registry.json", registered("one", "a", repository, commit), registered("two", "nope", repository, commit)
+    )
+    with pytest.raises(ConfigError, match=f"^registry.json: task two: commit {commit} of file://.* has no directory nope$"):
+        fetching({"dataset": "harbor://bench@1.0", "registry": "registry.json"})
+
+
 @pytest.mark.parametrize("commit", [None, "HEAD", "main"])
 def test_h022_a_task_at_head_moves(make_repository: MakeRepository, fetching: Fetching, commit: str | None) -> None:
     repository = make_repository()
