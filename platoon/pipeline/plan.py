@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from platoon.envs.harbor.lock import HarborLock
@@ -28,8 +29,9 @@ def locked(entry: Mapping[str, Any], cache: HarborCache) -> HarborLock:
         lock = HarborLock.read(path)
     except ConfigError as error:
         advice = "run platoon prepare, or name the site whose cache holds the dataset"
-        rule = f"the lock of {entry['environment']} {cache.told}: {error.problems[0].rule}"
-        raise NotPreparedError(Problem(rule, file=error.problems[0].file, advice=advice)) from None
+        first = error.problems[0]
+        rule = f"the lock of {entry['environment']} {cache.told}: {replace(first, file='', advice='')}"
+        raise NotPreparedError(Problem(rule, file=first.file, advice=advice)) from None
     if lock.digest != digest:
         raise NotPreparedError(Problem("is not the lock its name says", file=str(path), advice="run platoon prepare"))
     return lock

@@ -244,7 +244,7 @@ def test_hostile_names_of_files_are_told_on_one_line(make_recipe: MakeRecipe, ru
     code, text = inputs(root, run)
     assert code == exits.CONFIG
     assert "t0: environment/a\\nb: a name is UTF-8 on one line" in text
-    assert "t1: tests/\\udcff.txt" in text
+    assert "t1: tests/\\xff.txt" in text
 
 
 def test_files_the_workflow_watches(make_recipe: MakeRecipe) -> None:

@@ -176,8 +176,13 @@ def test_a_lock_that_was_exchanged_in_the_cache_is_noticed(
     assert entry.lock is not None
     path = entry.cache.lock_by_digest(entry.lock.digest)
     path.chmod(0o644)
-    path.write_bytes(path.read_bytes().replace(b'"selected":6', b'"selected":5'))
+    path.write_bytes(path.read_bytes().replace(b'"of":6', b'"of":7'))
     with pytest.raises(NotPreparedError, match="is not the lock its name says"):
+        read_inputs(inputs.directory, site, root / "configs")
+    path.write_bytes(path.read_bytes().replace(b'"of":7', b'"of":5'))
+    with pytest.raises(
+        NotPreparedError, match=r"the lock of tasks .*: selection\.of: must be at least the selected 6, got 5 \(run plat"
+    ):
         read_inputs(inputs.directory, site, root / "configs")
 
 
