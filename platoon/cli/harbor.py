@@ -33,11 +33,13 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
     """Print the content hash of task directories."""
     from platoon.artifacts.digests import CONTENT_HASH_RULE
     from platoon.config.text import short_path
-    from platoon.envs.harbor.content import HASH_ERRORS, fault_text, read_contents
+    from platoon.envs.harbor.content import HASH_ERRORS, excess_problem, fault_text, read_contents
     from platoon.errors import ConfigError, Problem
 
     for directory in directories:
         check_task_directory(directory, "platoon harbor hash")
+        if (problem := excess_problem(directory, short_path(str(directory)))) is not None:
+            raise ConfigError(problem)
         try:
             contents = read_contents(directory)
         except HASH_ERRORS as error:

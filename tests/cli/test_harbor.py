@@ -88,6 +88,13 @@ def test_what_has_no_hash(tmp_path: Path, run: Run) -> None:
     assert run("harbor", "hash", "b")[0] == exits.CONFIG
 
 
+def test_what_is_larger_than_any_task_is_not_read(tmp_path: Path, run: Run) -> None:
+    with (write(tmp_path / "a", VECTOR) / "tests/data").open("wb") as file:
+        file.truncate(2 << 40)
+    code, _, told = run("harbor", "hash", "a")
+    assert code == exits.CONFIG and told.startswith("platoon: a: tests: the task holds more than 10737418240 bytes (put large data")
+
+
 @pytest.mark.parametrize(
     ("make", "rule"),
     [

@@ -44,19 +44,23 @@ def fault_text(error: Exception, directory: Path) -> str:
 
 def tree_problems(directory: Path, shown_as: str) -> Iterator[Problem]:
     """What keeps a task directory from being fetched; `shown_as` names the task. Files that are ignored are judged as well."""
+    return _judged(directory, shown_as, _Left())
+
+
+def excess_problem(directory: Path, shown_as: str) -> Problem | None:
+    """That a task directory holds more than a task may, whatever else is wrong with it."""
+    left = _Left()
+    problems = list(_judged(directory, shown_as, left))
+    return problems[-1] if left.excess is not None else None
+
+
+def _judged(directory: Path, shown_as: str, left: _Left) -> Iterator[Problem]:
+    """The walk ends where the task holds too much, which is its last problem then."""
     # Plain strings: this runs for every task of every fetch.
     top = os.path.realpath(directory)
-    left = _Left()
-    for name in (*HASHED_FILES, IGNORE_FILE):
-        yield from _file_problems(top, name, shown_as, left)
-    for name in HASHED_DIRECTORIES:
-        mode, _ = _status(f"{top}/{name}")
-        if stat.S_ISLNK(mode):
-            yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
-        elif stat.S_ISDIR(mode):
-            yield from _directory_problems(f"{top}/{name}", name, Path(top), shown_as, left)
-        elif mode:
-            yield no_directory(name, shown_as)
+    for name in (*HASHED_FILES, IGNORE_FILE, *HASHED_DIRECTORIES):
+        of_top = _top_directory_problems if name in HASHED_DIRECTORIES else _file_problems
+        yield from of_top(top, name, shown_as, left)
         if (excess := left.excess) is not None:
             yield Problem(excess[0], key=name, file=shown_as, advice=excess[1])
             return
@@ -150,10 +154,18 @@ def _file_problems(top: str, name: str, shown_as: str, left: _Left) -> Iterator[
         size_bytes = _status(os.path.realpath(root / name))[1]
     if name == TASK_FILE and size_bytes > TOML_LIMIT_BYTES:
         yield Problem(f"has {size_bytes} bytes, more than {TOML_LIMIT_BYTES}", key=name, file=shown_as)
-    elif size_bytes > TASK_LIMIT_BYTES:
-        yield Problem(f"has {size_bytes} bytes, more than {TASK_LIMIT_BYTES}", key=name, file=shown_as, advice=LARGE_ADVICE)
-    else:
-        left.take(0, size_bytes)
+    left.take(0, size_bytes)
+
+
+def _top_directory_problems(top: str, name: str, shown_as: str, left: _Left) -> Iterator[Problem]:
+    """Of a directory at the top of a task."""
+    mode, _ = _status(f"{top}/{name}")
+    if stat.S_ISLNK(mode):
+        yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
+    elif stat.S_ISDIR(mode):
+        yield from _directory_problems(f"{top}/{name}", name, Path(top), shown_as, left)
+    elif mode:
+        yield no_directory(name, shown_as)
 
 
 def _directory_problems(path: str, relative: str, root: Path, shown_as: str, left: _Left) -> Iterator[Problem]:

@@ -29,6 +29,7 @@ from platoon.config.files import read_bytes
 from platoon.config.model import ConfigModel
 from platoon.config.problems import from_validation_error
 from platoon.config.text import clip, counted, printable
+from platoon.envs.harbor.content import LARGE_ADVICE, TASK_LIMIT_BYTES
 from platoon.envs.harbor.format import HASHED_DIRECTORIES, IGNORE_FILE, TaskRefused
 from platoon.envs.harbor.substitution import SubstitutionError, substitute
 from platoon.errors import ConfigError, Problem
@@ -280,10 +281,17 @@ def _digest(data: bytes, copies: Sequence[FileCopy], directory: Path) -> str:
 
 def _copy_problems(copies: Sequence[FileCopy], directory: Path, shown: str) -> Iterator[Problem]:
     root = Path(os.path.realpath(directory))
+    left_bytes = TASK_LIMIT_BYTES
     for number, copy in enumerate(copies):
-        path = directory / copy.source
+        path, key = directory / copy.source, f"copy.{number}.source"
         if not path.is_file() or not Path(os.path.realpath(path)).is_relative_to(root):
-            yield Problem(f"{printable(copy.source)} is no file of the overlay", key=f"copy.{number}.source", file=shown)
+            yield Problem(f"{printable(copy.source)} is no file of the overlay", key=key, file=shown)
+            continue
+        left_bytes -= path.stat().st_size
+        if left_bytes < 0:
+            rule = f"with {printable(copy.source)} the overlay copies more than the {TASK_LIMIT_BYTES} bytes that a task may hold"
+            yield Problem(rule, key=key, file=shown, advice=LARGE_ADVICE)
+            return
 
 
 def _match_problems(match: Mapping[str, Any], shown: str) -> Iterator[Problem]:

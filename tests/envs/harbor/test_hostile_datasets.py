@@ -213,7 +213,7 @@ BULKY = {
     "one file": ({"tests/a": 11}, {}, "tests: the task holds"),
     "several": ({"environment/a": 4, "solution/b/c": 4, "tests/d": 4}, {}, "solution: the task holds"),
     "links": ({"environment/a": 4}, {"environment/b": "a", "tests/c": "../environment/a"}, "tests: the task holds"),
-    "at the top": ({"trajectory.json": 11}, {}, "trajectory.json: has 11811160064 bytes,"),
+    "at the top": ({"trajectory.json": 11}, {}, "trajectory.json: the task holds"),
     "at the top and below": ({"README.md": 6, "environment/a": 6}, {}, "environment: the task holds"),
 }
 

@@ -107,6 +107,10 @@ def test_whom_it_matches(tmp_path: Path, match: str, name: str, index: dict[str,
         ("[[copy]]\nfile = 'x'\nsource = 'out'", "copy.0.source: out is no file of the overlay"),
         ("[[copy]]\nfile = 'x'\nsource = 'pipe'", "copy.0.source: pipe is no file of the overlay"),
         ("[[copy]]\nfile = 'x'\nsource = '.'", "copy.0.source: is a relative path"),
+        (
+            "[[copy]]\nfile = 'x'\nsource = 'large'\n" * 2,
+            "copy.1.source: with large the overlay copies more than the 10737418240 bytes",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
@@ -114,6 +118,8 @@ def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, problem: 
     (tmp_path / "overlay").mkdir()
     (tmp_path / "overlay/out").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "overlay/pipe")
+    with (tmp_path / "overlay/large").open("wb") as large:
+        large.truncate(6 << 30)
     with pytest.raises(ConfigError) as error:
         overlay(tmp_path, text)
     assert problem in str(error.value)
