@@ -200,21 +200,27 @@ def _add(task: ListedTask, entry: TreeEntry, path: str) -> None:
 
 
 def _fill_pointers(checkout: Checkout, path: str, shown: str) -> None:
-    """Puts LFS files in the place of their pointers. Raises ConfigError when one stays."""
-    if not (pointers := list(_pointers(checkout.tree, path))):
+    """Puts LFS files in the place of their pointers. Raises ConfigError when one stays: a task without its data."""
+    if not (pointers := sorted(_pointers(checkout.tree, path))):
         return
+    tracked = set(checkout.tracked_by_lfs(pointers))
+    if loose := [pointer for pointer in pointers if pointer not in tracked]:
+        rule = "is a pointer of git LFS, and no attribute of the commit gives it to LFS"
+        raise _pointer_fault(rule, loose[0], path, shown, "add it to .gitattributes there, or commit the file itself")
+    rule = "is a pointer to a file that git LFS did not give"
+    advice = "install git-lfs if it is missing; if its server lacks the file, use the dataset's hf:// address where it has one"
     try:
         checkout.fill_pointers(pointers)
     except GitError as error:
-        raise _pointer_fault(pointers, path, shown, f": {error.reason}") from error
-    if left := list(_pointers(checkout.tree, path)):
-        raise _pointer_fault(left, path, shown)
+        # git names the file that failed among others.
+        failed = [pointer for pointer in pointers if pointer in error.stderr] or pointers
+        raise _pointer_fault(f"{rule}: {error.reason}", max(failed, key=len), path, shown, advice) from error
+    if left := sorted(_pointers(checkout.tree, path)):
+        raise _pointer_fault(rule, left[0], path, shown, advice)
 
 
-def _pointer_fault(pointers: Sequence[str], path: str, shown: str, reason: str = "") -> ConfigError:
-    key = printable(pointers[0].removeprefix(f"{path}/"))
-    advice = "install git-lfs where it is missing, or use the dataset's hf:// address where it has one"
-    return ConfigError(Problem(f"is a pointer to a file that git LFS did not give{reason}", key=key, file=shown, advice=advice))
+def _pointer_fault(rule: str, pointer: str, path: str, shown: str, advice: str) -> ConfigError:
+    return ConfigError(Problem(rule, key=printable(pointer.removeprefix(f"{path}/")), file=shown, advice=advice))
 
 
 def _pointers(tree: Path, path: str) -> Iterator[str]:

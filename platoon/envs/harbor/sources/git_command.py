@@ -160,5 +160,6 @@ def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _last_lines(stderr: str) -> str:
     lines = [printable(line.strip()) for line in stderr.splitlines() if line.strip() and not _NOISE.match(line.strip())]
-    said = " / ".join(lines[-3:])[-SHOWN_CHARACTERS:] or "it said nothing"
+    said = " / ".join(lines[-3:]) or "it said nothing"
+    said = said if len(said) <= SHOWN_CHARACTERS else f"...{said[-SHOWN_CHARACTERS:]}"
     return _DIED.sub(lambda found: f"died of {signal_told(int(found[1]))}", said)

@@ -49,6 +49,15 @@ class Checkout:
     commit: str
     git: Git
 
+    def tracked_by_lfs(self, paths: Sequence[str]) -> list[str]:
+        """Which of the paths the commit's attributes give to git LFS, as every clone of it has them. Raises GitError."""
+        names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        told = self.git.run(
+            "check-attr", "--cached", "--stdin", "-z", "filter", stdin=names, what="its attributes could not be read"
+        )
+        path, _, value = (told.split(b"\0")[start::3] for start in range(3))
+        return [os.fsdecode(name) for name, found in zip(path, value, strict=False) if found == b"lfs"]
+
     def fill_pointers(self, paths: Sequence[str]) -> None:
         """Puts the files of LFS pointers at `paths` in their place. Raises GitError, also where git has no LFS."""
         for path in paths:

@@ -54,12 +54,30 @@ def test_files_come_in_the_place_of_their_pointers_whatever_they_are_called(
 
 
 @pytest.mark.tools
-def test_a_file_that_no_attribute_names_comes_too(make_repository: MakeRepository, fetching: Fetching) -> None:
+def test_attributes_of_any_directory_count(make_repository: MakeRepository, fetching: Fetching) -> None:
     repository = make_repository()
-    repository.task("one", {"environment/data": pointer("large")})
+    (repository.path / ".gitattributes").write_text(ATTRIBUTES)
+    files = {
+        "environment/a.bin": pointer("large"),
+        "environment/.gitattributes": "plain.bin !filter\n",
+        "environment/plain.bin": "x",
+    }
+    repository.task("tasks/one", files)
     keep(repository, "large")
-    (row,) = fetching({"dataset": f"git+{repository.url}@{repository.commit()}"}).lock.tasks
-    assert (fetching.cache.task(row.digest) / "environment/data").read_text() == "large"
+    (row,) = fetching({"dataset": f"git+{repository.url}@{repository.commit()}#tasks"}).lock.tasks
+    assert (fetching.cache.task(row.digest) / "environment/a.bin").read_text() == "large"
+
+
+@pytest.mark.tools
+def test_a_pointer_that_no_attribute_gives_to_lfs_is_told_as_that(make_repository: MakeRepository, fetching: Fetching) -> None:
+    """Every clone has the pointer, so its file in its place would be another task."""
+    repository = make_repository()
+    files = {"environment/a.bin": pointer("of a"), "environment/data": pointer("large"), ".gitattributes": ATTRIBUTES}
+    repository.task("one", files)
+    keep(repository, "of a")
+    keep(repository, "large")
+    with pytest.raises(ConfigError, match=r"one: environment/data: is a pointer of git LFS, and no attribute of the commit"):
+        fetching({"dataset": f"git+{repository.url}@{repository.commit()}"})
 
 
 @pytest.mark.tools
@@ -67,8 +85,11 @@ def test_a_file_that_its_server_lacks_fails_the_fetch_with_what_git_lfs_says(
     make_repository: MakeRepository, fetching: Fetching
 ) -> None:
     repository = make_repository()
-    repository.task("one", {"environment/big.bin": pointer("gone"), ".gitattributes": ATTRIBUTES})
-    wanted = r"one: environment/big\.bin: is a pointer to a file that git LFS did not give: .*remote missing object"
+    files = {f"environment/{name}.bin": pointer(f"of {name}") for name in ("a", "gone", "z")}
+    repository.task("one", {**files, ".gitattributes": ATTRIBUTES})
+    keep(repository, "of a")
+    keep(repository, "of z")
+    wanted = r"one: environment/gone\.bin: is a pointer to a file that git LFS did not give: .*remote missing object"
     with pytest.raises(ConfigError, match=wanted):
         fetching({"dataset": f"git+{repository.url}@{repository.commit()}"})
 
