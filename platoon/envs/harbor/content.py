@@ -161,7 +161,8 @@ def _top_directory_problems(top: str, name: str, shown_as: str, left: _Left) -> 
     """Of a directory at the top of a task."""
     mode, _ = _status(f"{top}/{name}")
     if stat.S_ISLNK(mode):
-        yield Problem("a link to a directory is not copied", key=name, file=shown_as, advice="put the directory in its place")
+        root = Path(top)
+        yield from list(_entry_problems(root / name, name, root, shown_as, hashed=True)) or [no_directory(name, shown_as)]
     elif stat.S_ISDIR(mode):
         yield from _directory_problems(f"{top}/{name}", name, Path(top), shown_as, left)
     elif mode:
@@ -202,15 +203,15 @@ def _entry_problems(path: Path, relative: str, root: Path, shown_as: str, *, has
     if path.is_symlink():
         target = path.readlink()
         shown = printable(str(target))
+        # Where there is nothing outside too: what lies beside a task while it is fetched differs.
+        if target.is_absolute() or not Path(os.path.realpath(path)).is_relative_to(root):
+            yield Problem(f"a link to {shown} leaves the task", key=key, file=shown_as, advice="copy what it names into the task")
+            return
         try:
             mode = path.stat().st_mode
         except OSError:
-            yield Problem(
-                f"a link to {shown} leads nowhere", key=key, file=shown_as, advice="put a file in its place, or remove it"
-            )
-            return
-        if target.is_absolute() or not Path(os.path.realpath(path)).is_relative_to(root):
-            yield Problem(f"a link to {shown} leaves the task", key=key, file=shown_as, advice="copy what it names into the task")
+            advice = "put a file in its place, or remove it"
+            yield Problem(f"a link to {shown} leads nowhere", key=key, file=shown_as, advice=advice)
             return
         if stat.S_ISDIR(mode):
             yield Problem(

@@ -73,7 +73,13 @@ def fetch(
     if (done := _done(request, search, tools, update, recorded)) is not None:
         return done
     resolution = _resolution(request, search, tools, update, recorded)
-    with file_lock(cache.fetch_lock(request.lock_key), timeout_s=LOCK_TIMEOUT_S, what=f"fetching {request.source.reference}"):
+    reference = request.source.reference
+    with file_lock(
+        cache.fetch_lock(request.lock_key),
+        timeout_s=LOCK_TIMEOUT_S,
+        what=f"fetching {reference}",
+        waiting=lambda: tools.progress(f"{reference}: waiting for another fetch of it"),
+    ):
         # Another fetch of the same may have done it while this one waited.
         search = _search(request, cache)
         if (done := _done(request, search, tools, update, recorded)) is not None:

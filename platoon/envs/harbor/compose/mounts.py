@@ -147,6 +147,8 @@ def _bind(source: Text, target: Text, read_only: bool, draft: Draft, reading: Re
             if only != HostPart(only.name):
                 raise ComposeError(f"a bind takes the path that {only.name} names as it is, without a default")
             return Bind("host", only.name, place, True)
+        if host := next((part for part in source if isinstance(part, HostPart)), None):
+            raise ComposeError(f"a bind takes the whole path that {host.name} names, not a part of one")
     path = source if isinstance(source, str) else context_subpath(source)
     if path is None or path.startswith(("/", "~")):
         shown = _shown(source)

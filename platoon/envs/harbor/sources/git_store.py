@@ -257,8 +257,12 @@ def open_store(url: str, tools: FetchTools, *, commit: str | None = None, shown_
     name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     shown = hide_credentials(shown_as or url)
     directory = cache.root / "git" / f"{name}.git"
-    wait = file_lock(cache.root / ".locks" / f"git-{name}.lock", timeout_s=LOCK_TIMEOUT_S, what=f"fetching from {shown}")
-    with wait:
+    with file_lock(
+        cache.root / ".locks" / f"git-{name}.lock",
+        timeout_s=LOCK_TIMEOUT_S,
+        what=f"fetching from {shown}",
+        waiting=lambda: tools.progress(f"{shown}: waiting for another fetch from it"),
+    ):
         git = Git(directory, shown, tools.environment, lambda: tools.progress(shown))
         if tools.repair:
             remove_tree(directory)

@@ -136,7 +136,7 @@ def test_what_the_trees_tell_of_a_task_is_told_before_it_is_checked_out(
         fetching({"dataset": f"git+{repository.url}@{commit}"})
     text = str(caught.value)
     assert "many: tests: the task holds more than 50 files" in text
-    assert "out: tests/link: a link to ../../../secret leads nowhere" in text
+    assert "out: tests/link: a link to ../../../secret leaves the task" in text
     assert repository.git("hash-object", "many/tests/0/f1") not in objects(fetching)
 
 

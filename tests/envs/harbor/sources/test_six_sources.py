@@ -176,16 +176,19 @@ def in_the_place_of(directory: str, task: Path) -> None:
     (task / directory).write_text("x")
 
 
-# What fails a whole fetch: how the task `bad` is made, and what is said. A link out leads nowhere where only the task was copied.
+# What fails a whole fetch: how the task `bad` is made, and what is said.
 FETCH_FAILS: Mapping[str, tuple[Callable[[Path], None], str]] = {
-    "a link out of the task": (link("tests/out", "../../../secret"), "tests/out: a link to ../../../secret lea"),
+    "a link out of the task": (link("tests/out", "../../../secret"), "tests/out: a link to ../../../secret leaves the task"),
     "a link to another task": (
         link("environment/out", "../../good/task.toml"),
-        "environment/out: a link to ../../good/task.toml lea",
+        "environment/out: a link to ../../good/task.toml leaves the task",
     ),
-    "settings that are a link": (link("task.toml", "../good/task.toml"), "task.toml: a link to ../good/task.toml lea"),
+    "settings that are a link": (link("task.toml", "../good/task.toml"), "task.toml: a link to ../good/task.toml leaves the task"),
     "settings that lead nowhere": (link("task.toml", "nothing"), "task.toml: a link to nothing leads nowhere"),
-    "an instruction that is a link": (link("instruction.md", "../../secret"), "instruction.md: a link to ../../secret lea"),
+    "an instruction that is a link": (
+        link("instruction.md", "../../secret"),
+        "instruction.md: a link to ../../secret leaves the task",
+    ),
     "an absolute link": (absolute, "tests/abs: a link to "),
     "a link to nowhere": (link("tests/gone", "nothing"), "tests/gone: a link to nothing leads nowhere"),
     "a link to a directory": (

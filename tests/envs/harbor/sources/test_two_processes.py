@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.process
 TASKS = 7
 # Stays where it is when so many tasks are in the cache, its locks held; 0 for none.
 SCRIPT = """
-import json, sys, time
+import json, os, sys, time
 from pathlib import Path
 from platoon.envs.harbor.fetch import fetch
 from platoon.envs.harbor.options import HarborOptions
@@ -34,6 +33,7 @@ from platoon.envs.harbor.sources.protocol import FetchTools
 options, base, cache, stop = json.loads(sys.argv[1]), Path(sys.argv[2]), HarborCache(Path(sys.argv[3])), sys.argv[4]
 
 def progress(text):
+    (base / f"told-{os.getpid()}").write_text(text)
     if f": {stop} of " in text:
         (base / "stopped").touch()
         time.sleep(600)
@@ -72,10 +72,9 @@ def start(fetching: Fetching, checkout: Path) -> Iterator[Start]:
             process.communicate()
 
 
-def waits_for_a_lock(pid: int) -> bool:
-    with suppress(OSError):
-        return any(item.readlink().suffix == ".lock" for item in Path(f"/proc/{pid}/fd").iterdir())
-    return False
+def tells_what_it_waits_for(base: Path, pid: int) -> bool:
+    told = base / f"told-{pid}"
+    return told.is_file() and ": waiting for another fetch " in told.read_text()
 
 
 @pytest.mark.parametrize("more", [{}, {"select": {"name": "t*"}}], ids=["the same question", "another question"])
@@ -92,7 +91,7 @@ def test_a_killed_fetch_leaves_the_cache_to_the_other(
     killed = start(options, stop=3)
     until((fetching.base / "stopped").exists, killed)
     other = start({**options, **more})
-    until(lambda: waits_for_a_lock(other.pid), other)
+    until(lambda: tells_what_it_waits_for(fetching.base, other.pid), other)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     output, _ = other.communicate(timeout=90)
