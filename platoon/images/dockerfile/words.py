@@ -9,9 +9,12 @@ import re
 from collections.abc import Callable, Iterator
 
 from platoon.config.text import clip
+from platoon.images.dockerfile.patterns import BadPatternError, replaced, trimmed
 
 BACKSLASH = "\\"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What follows the `$` of a variable in braces, up to its first operand.
+_BRACED = re.compile(rf"\{{(?P<name>{NAME.pattern})?(?P<operator>:?[-+?#%]|//?)?")
 # The kernel hands no longer variable or argument to a program.
 RESULT_LIMIT = 128 * 1024
 NESTING_LIMIT = 20
@@ -28,7 +31,7 @@ VariableAt = Callable[[int], "tuple[str | None, int]"]
 
 
 class BadWordError(ValueError):
-    """Text that is no word: an open quote or brace, or an operator that is not known."""
+    """Text that is no word: an open quote or brace, an operator that is not known, or a pattern that is none."""
 
 
 def split_words(text: str, escape: str) -> Iterator[str]:
@@ -68,10 +71,10 @@ def expand(word: str, escape: str, lookup: Lookup) -> str | None:
     return _expand(word, escape, lookup, 0)
 
 
-def _expand(word: str, escape: str, lookup: Lookup, depth: int) -> str | None:
+def _expand(word: str, escape: str, lookup: Lookup, depth: int, *, is_pattern: bool = False) -> str | None:
     if depth > NESTING_LIMIT:
         raise BadWordError(f"defaults are nested deeper than {NESTING_LIMIT} levels")
-    pieces = _pieces(word, escape, lambda position: _variable(word, position, escape, lookup, depth))
+    pieces = _pieces(word, escape, lambda position: _variable(word, position, escape, lookup, depth), keeps_escapes=is_pattern)
     out, size = [], 0
     for text, is_variable in pieces:
         size += len(text or "") if is_variable else 0
@@ -102,7 +105,7 @@ def deferred_text(word: str, escape: str) -> str:
     return "".join(out)
 
 
-def _pieces(word: str, escape: str, variable: VariableAt) -> Iterator[tuple[str | None, bool]]:
+def _pieces(word: str, escape: str, variable: VariableAt, *, keeps_escapes: bool = False) -> Iterator[tuple[str | None, bool]]:
     """Pieces of a word without quotes and escapes, and whether `variable` gave them. Raises BadWordError for an open quote."""
     quote = ""
     position = 0
@@ -110,6 +113,8 @@ def _pieces(word: str, escape: str, variable: VariableAt) -> Iterator[tuple[str 
         character = word[position]
         if character == escape and quote != "'":
             following = word[position + 1 : position + 2]
+            if keeps_escapes:
+                yield escape, False
             if quote == '"' and following not in ('"', "$", escape):
                 yield escape, False
             yield following, False
@@ -141,14 +146,14 @@ def _deferred_variable(word: str, position: int, escape: str) -> tuple[str, int]
 
 
 def _variable_end(word: str, position: int, escape: str) -> int:
-    if word[position + 1 : position + 2] == "{":
-        return _closing(word, position + 2, escape) + 1
+    if (braced := _BRACED.match(word, position + 1)) is not None:
+        return _operands(word, braced, escape)[1]
     found = NAME.match(word, position + 1) or re.compile(r"[0-9]").match(word, position + 1)
     return found.end() if found is not None else position + 1
 
 
 def expand_deferred(value: str, variables: dict[str, str]) -> str:
-    """What a session makes of a deferred value: `$N`, `${N}`, `:-`, `-`, `:+`, `+`; `\\$` is a dollar, unset expands to nothing.
+    """What a session makes of a deferred value, with the operators of BuildKit; `\\$` is a dollar, unset expands to nothing.
 
     Raises BadWordError for an open brace, an unknown operator, and a result that is too long.
     """
@@ -177,25 +182,36 @@ def expand_deferred(value: str, variables: dict[str, str]) -> str:
 
 def _variable(text: str, position: int, escape: str, lookup: Lookup, depth: int) -> tuple[str | None, int]:
     """The value of the variable at a `$`, and where the text goes on."""
-    if text[position + 1 : position + 2] != "{":
+    braced = _BRACED.match(text, position + 1)
+    if braced is None:
         found = NAME.match(text, position + 1) or re.compile(r"[0-9]").match(text, position + 1)
         if found is None:
             return "$", position + 1
         return lookup(found[0])[1], found.end()
-    found = NAME.match(text, position + 2)
-    if found is None:
+    name, operator = braced["name"], braced["operator"]
+    if name is None:
         raise BadWordError(f"no variable name in {text[position : position + 40]}")
-    end = found.end()
-    if text[end : end + 1] == "}":
-        return lookup(found[0])[1], end + 1
-    operator = re.compile(r":?[-+?]").match(text, end)
+    words, end = _operands(text, braced, escape)
+    is_set, value = lookup(name)
     if operator is None:
-        raise BadWordError(f"an operator that is not known here in {text[position : position + 40]}")
-    close = _closing(text, operator.end(), escape)
-    word = text[operator.end() : close]
-    is_set, value = lookup(found[0])
-    instead = _expand(word, escape, lookup, depth + 1)
-    return _applied(found[0], operator[0], is_set, value, instead), close + 1
+        if words != [""]:
+            raise BadWordError(f"an operator that is not known here in {text[position : position + 40]}")
+        return value, end
+    is_pattern = operator[-1] in "#%/"
+    operands = [_expand(word, escape, lookup, depth + 1, is_pattern=is_pattern) for word in words]
+    if is_pattern:
+        return _matched(name, operator, value, operands), end
+    return _applied(name, operator, is_set, value, operands[0]), end
+
+
+def _operands(text: str, braced: re.Match[str], escape: str) -> tuple[list[str], int]:
+    """What an operator is followed by, as written, and where the text goes on behind the brace."""
+    words, start = [], braced.end()
+    for stop in "/}" if (braced["operator"] or "").startswith("/") else "}":
+        end = _closing(text, start, escape, stop)
+        words.append(text[start:end])
+        start = end + 1
+    return words, start
 
 
 def _applied(name: str, operator: str, is_set: bool, value: str | None, word: str | None) -> str | None:
@@ -209,18 +225,37 @@ def _applied(name: str, operator: str, is_set: bool, value: str | None, word: st
     return value if holds else word
 
 
-def _closing(text: str, position: int, escape: str) -> int:
-    depth = 1
+def _matched(name: str, operator: str, value: str | None, operands: list[str | None]) -> str | None:
+    known = [operand for operand in operands if operand is not None]
+    if value is None or len(known) < len(operands):
+        return None
+    pattern = known[0]
+    try:
+        if operator.startswith("/"):
+            return replaced(value, pattern, known[1], every=operator == "//")
+        # As BuildKit has it, even where the second sign is quoted or a variable's.
+        longest = pattern.startswith(operator[-1])
+        return trimmed(value, pattern[longest:], at_end=operator.endswith("%"), longest=longest)
+    except BadPatternError as error:
+        raise BadWordError(f"${{{name}{operator}…}}: {error}") from None
+
+
+def _closing(text: str, position: int, escape: str, stop: str) -> int:
+    """Where what begins at a position ends: at the first `stop` that is neither quoted nor in a variable's braces."""
+    opened = [stop]
     while position < len(text):
-        character = text[position]
-        if character == escape:
+        character, closes = text[position], opened[-1]
+        if character == escape and closes != "'":
             position += 2
             continue
-        if character == "{" and text[position - 1] == "$":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
+        if character == closes:
+            opened.pop()
+            if not opened:
                 return position
+        elif text.startswith("${", position) and closes != "'":
+            opened.append("}")
+            position += 1
+        elif character in "'\"" and closes not in "'\"":
+            opened.append(character)
         position += 1
-    raise BadWordError(f"an open brace in {clip(text)}")
+    raise BadWordError(f"{'a brace' if stop == '}' else f'a {stop}'} is lacking in {clip(text)}")

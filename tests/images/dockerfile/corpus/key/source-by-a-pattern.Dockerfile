@@ -1,0 +1,4 @@
+FROM alpine
+ARG V=1.2.3
+COPY app-${V%%.*}/ /app/
+RUN true
