@@ -9,11 +9,12 @@ its files are in the key all the same, and its rules are the engine's, not those
 from __future__ import annotations
 
 import os
+import posixpath
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from platoon.artifacts.digests import DataError, UnsupportedError, hex_of, tree_files, tree_names
 from platoon.artifacts.reading import read_part
@@ -103,15 +104,15 @@ class Context:
         return DockerfileError(f"{path} is a link out of the task", file=str(self.directory.name))
 
 
-def normalised(source: str) -> str | None:
-    """A source relative to the context without `.` and repeated slashes, a trailing slash kept; None when it leaves the context."""
-    parts: list[str] = []
-    for part in PurePosixPath("/" + source).parts[1:]:
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        else:
-            parts.append(part)
-    path = "/".join(parts) or "."
+def normalised(source: str) -> str:
+    """A source relative to the context without `.`, `..` and repeated slashes, a trailing slash kept.
+
+    A `..` that would leave the context is left out, as in a build: its root is the root of all paths.
+    """
+    path = posixpath.normpath(f"/{source.lstrip('/')}")[1:] or "."
     return f"{path}/" if source.endswith("/") else path
+
+
+def leads_out(source: str) -> bool:
+    """Whether a source as written has a `..` that would leave the context."""
+    return posixpath.normpath(source.lstrip("/")).split("/", 1)[0] == ".."

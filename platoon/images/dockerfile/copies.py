@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from platoon.config.text import clip
-from platoon.images.dockerfile.context import Context, normalised
+from platoon.images.dockerfile.context import Context, leads_out, normalised
 from platoon.images.dockerfile.parse import Instruction, heredoc_opening, json_words, operands, split_flags
 from platoon.images.dockerfile.scope import Scope
 from platoon.images.dockerfile.wildcards import files_matching
@@ -83,7 +83,7 @@ class Sources:
 def add_sources(copy: Copy, scope: Scope, escape: str, context: Context, sources: Sources) -> None:
     """Adds what a COPY or ADD of the build names, and to `context.empty`.
 
-    Raises BadWordError for a source that is missing, leaves the context or cannot be copied.
+    Raises BadWordError for a source that is missing or cannot be copied.
     """
     if copy.from_stage is not None:
         return
@@ -124,6 +124,8 @@ def deferred_step(copy: Copy, escape: str, context: Context) -> tuple[str, ...]:
         source = raw if copy.json else unquote(raw, escape)
         if remote_kind(source) is not None:
             raise BadWordError(f"{copy.keyword} of a remote source is done by the build")
+        if leads_out(source):
+            raise BadWordError(f"{copy.keyword} {clip(source)}: the build leaves out what leads out of the context")
         path = _path(source, context)
         if copy.keyword == "ADD" and context.kind(path) == "file" and _is_archive(path, context):
             raise BadWordError(f"ADD {path} unpacks an archive, which the build does")
@@ -141,22 +143,21 @@ def step_sources(step: tuple[str, ...]) -> tuple[str, ...]:
 def _directory_that_is_not_kept(source: str, context: Context) -> str | None:
     """The path of a source that is written as a directory and is not there: it was empty, for a task keeps files alone."""
     path = normalised(source)
-    if path is None or not path.endswith("/") or not (path := path.rstrip("/")):
+    if not path.endswith("/") or path == "./" or leads_out(source):
         return None
+    path = path.rstrip("/")
     return None if context.kind(path) is not None else path
 
 
 def _normalised(source: str) -> str:
-    path = normalised(source)
-    if path is None:
-        raise BadWordError(f"{clip(source)} leaves the context")
-    return path.rstrip("/") or "."
+    return normalised(source).rstrip("/")
 
 
 def _path(source: str, context: Context) -> str:
     path = _normalised(source)
     if path != "." and context.kind(path) is None:
-        raise BadWordError(f"{clip(source)} is not in the context")
+        looked_for = f", where a build looks for {clip(path)}" if leads_out(source) else ""
+        raise BadWordError(f"{clip(source)} is not in the context{looked_for}")
     return path
 
 

@@ -260,7 +260,7 @@ TASK_REFUSED = {
     "a copy out of the context": (
         DOCKERFILE,
         "FROM x\nCOPY ../tests /x\nRUN y\n",
-        "image: Dockerfile:2: ../tests leaves the context",
+        "image: Dockerfile:2: ../tests is not in the context, where a build looks for tests",
     ),
     "a large Dockerfile": (DOCKERFILE, "#" * (MIB + 1), "image: "),
     "a here-document without end": (DOCKERFILE, "FROM x\nRUN <<EOF\n" + "y\n" * 1000, "image: Dockerfile:2: "),

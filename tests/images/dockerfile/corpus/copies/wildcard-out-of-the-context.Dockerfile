@@ -1,2 +1,3 @@
 FROM alpine
 COPY ../*.txt /x/
+RUN true

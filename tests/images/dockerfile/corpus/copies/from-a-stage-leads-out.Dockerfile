@@ -1,0 +1,3 @@
+FROM alpine AS s
+FROM alpine
+COPY --from=s ../../etc/x /x

@@ -1,0 +1,3 @@
+FROM alpine
+COPY ../a /a
+COPY b/../a /b

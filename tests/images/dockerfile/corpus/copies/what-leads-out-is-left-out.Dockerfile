@@ -1,0 +1,4 @@
+FROM alpine
+COPY ../app /app
+ADD ["/d/../../../b", "/b"]
+RUN true
