@@ -14,7 +14,7 @@ from platoon.images.dockerfile.patterns import BadPatternError, replaced, trimme
 BACKSLASH = "\\"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What follows the `$` of a variable in braces, up to its first operand.
-_BRACED = re.compile(rf"\{{(?P<name>{NAME.pattern})?(?P<operator>:?[-+?#%]|//?)?")
+_BRACED = re.compile(rf"\{{(?:(?P<name>{NAME.pattern})(?P<operator>:?[-+?#%]|//?)?)?")
 # The kernel hands no longer variable or argument to a program.
 RESULT_LIMIT = 128 * 1024
 NESTING_LIMIT = 20
@@ -258,4 +258,4 @@ def _closing(text: str, position: int, escape: str, stop: str) -> int:
         elif character in "'\"" and closes not in "'\"":
             opened.append(character)
         position += 1
-    raise BadWordError(f"{'a brace' if stop == '}' else f'a {stop}'} is lacking in {clip(text)}")
+    raise BadWordError(f"{'an open brace' if stop == '}' else f'no {stop} behind the pattern'} in {clip(text)}")

@@ -62,10 +62,10 @@ def test_a_pattern_is_applied_by_plan_and_session_alike(word: str, value: str) -
 
 
 REFUSED = [
-    ("${V%", "a brace is lacking"),
-    ("${V%'}", "a brace is lacking"),
-    ("${V/a}", "a / is lacking"),
-    ("${V/a/b", "a brace is lacking"),
+    ("${V%", "an open brace"),
+    ("${V%'}", "an open brace"),
+    ("${V/a}", "no / behind the pattern"),
+    ("${V/a/b", "an open brace"),
     (r"${V/\a/b}", r"\$\{V/…\}: \\a is no escape of a pattern"),
     ("${V%'\\'}", r"\\ is no escape of a pattern"),
     ("${V//./'$1'}", r"a \$ in what // puts in"),
