@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from platoon.cli.options import FILE, overrides_argument
+from platoon.cli.screen import tell, tell_json
 
 
 @click.group()
@@ -38,7 +39,7 @@ def validate(files: tuple[Path, ...], tasks: bool, site_path: Path | None) -> No
             except ConfigError as error:
                 problems.extend(error.problems)
             else:
-                click.echo(f"{path}: {checked}")
+                tell(f"{path}: {checked}")
     if problems:
         raise ConfigError(dict.fromkeys(problems))
 
@@ -60,7 +61,7 @@ def show(file: Path, overrides: tuple[str, ...], as_json: bool, defaults: bool, 
 
     resolved = resolve(file, load_site(site_path), overrides)
     if as_json:
-        click.echo(json.dumps(resolved.values, sort_keys=True, ensure_ascii=False))
+        tell_json(resolved.values)
         return
     loaded = load(file, overrides)
     values = loaded.build(model_of(resolved.kind)).plain() if defaults else resolved.values
@@ -69,7 +70,7 @@ def show(file: Path, overrides: tuple[str, ...], as_json: bool, defaults: bool, 
         if given is None and path[2:3] in (("workflow_config",), ("eval_overrides",)):
             continue  # what an entry does not say comes from the run's settings, not from a default
         source = given or ("default" if defaults else "site")
-        click.echo(f"{'.'.join(path)}: {json.dumps(value, ensure_ascii=False)}  ({source})")
+        tell(f"{'.'.join(path)}: {json.dumps(value, ensure_ascii=False)}  ({source})")
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Any:

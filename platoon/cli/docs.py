@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from platoon.cli.options import FILE
+from platoon.cli.screen import tell
 
 
 @click.group()
@@ -21,4 +22,4 @@ def write(root: Path) -> None:
     from platoon.pipeline.reference import write as write_files
 
     for name in write_files(root):
-        click.echo(name)
+        tell(name)

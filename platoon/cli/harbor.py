@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from platoon.cli.harbor_fetch import fetch, lock, verify
 from platoon.cli.harbor_images import images
 from platoon.cli.harbor_plan import plan
 from platoon.cli.options import FILE
+from platoon.cli.screen import tell, tell_json
 from platoon.cli.task_directory import check_task_directory
 
 
@@ -48,6 +48,6 @@ def hash_tasks(directories: tuple[Path, ...], as_json: bool) -> None:
         if as_json:
             files = {file.path: file.digest for file in contents.files}
             row = {"directory": str(directory), "digest": contents.digest, "rule": CONTENT_HASH_RULE, "files": files}
-            click.echo(json.dumps(row, ensure_ascii=True, sort_keys=True))
+            tell_json(row)
         else:
-            click.echo(f"{contents.digest}  {directory}" if len(directories) > 1 else contents.digest)
+            tell(f"{contents.digest}  {directory}" if len(directories) > 1 else contents.digest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import click
 
 from platoon import exits
 from platoon.cli.options import FILE, common, overrides_argument
+from platoon.cli.screen import tell, tell_json
 from platoon.config.text import counted, few, printable
 
 if TYPE_CHECKING:
@@ -109,11 +109,11 @@ def lock(
         if as_json:
             row = {"environment": found.environment, "lock": str(found.path), "lock_digest": found.lock.digest}
             differs = vars(found.difference) if found.difference is not None else None
-            click.echo(json.dumps({**row, "same": differs is None, "difference": differs}, ensure_ascii=False, sort_keys=True))
+            tell_json({**row, "same": differs is None, "difference": differs})
         elif found.difference is None:
-            click.echo(f"{found.environment}: same, {counted(len(found.lock.tasks), 'task')}, {found.lock.digest}")
+            tell(f"{found.environment}: same, {counted(len(found.lock.tasks), 'task')}, {found.lock.digest}")
         else:
-            click.echo(f"{found.environment}: {found.difference}")
+            tell(f"{found.environment}: {found.difference}")
     if any(found.difference is not None for found in checked):
         sys.exit(exits.FAILED)
 
@@ -149,7 +149,10 @@ def verify(
         advice = " (platoon harbor fetch CONFIG --repair fetches the others again)" if found.faults else ""
         console.say(f"{found.count - len(found.faults)} of {counted(found.count, 'task')} as locked{advice}")
     for fault in found.faults:
-        click.echo(json.dumps(vars(fault), ensure_ascii=False, sort_keys=True) if as_json else str(fault))
+        if as_json:
+            tell_json(vars(fault))
+        else:
+            tell(str(fault))
     if found.faults:
         sys.exit(exits.FAILED)
 
@@ -168,7 +171,7 @@ def _working(site_path: Path | None, log_file: Path | None) -> Iterator[tuple[Si
 def _print_entries(rows: Sequence[FetchedEntry], *, as_json: bool, splits: bool) -> None:
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row.to_dict(splits=splits), ensure_ascii=False, sort_keys=True))
+            tell_json(row.to_dict(splits=splits))
     else:
         _print_table(rows, splits=splits)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -26,7 +25,7 @@ def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
 
     Those of most tasks come first. Nothing is fetched or built: what CONFIG names has to be locked.
     """
-    from platoon.cli.screen import print_table, say, screen, short_digest
+    from platoon.cli.screen import print_table, say, screen, short_digest, tell_json
     from platoon.host.console import Console
     from platoon.pipeline.harbor_images import needed_images
     from platoon.site import load_site
@@ -35,7 +34,7 @@ def plan(path: Path, overrides: tuple[str, ...], as_json: bool, site_path: Path 
         needed = needed_images(path, load_site(site_path), overrides)
     if as_json:
         for image in needed:
-            click.echo(json.dumps(image.to_dict(), ensure_ascii=False, sort_keys=True))
+            tell_json(image.to_dict())
         return
     rows = []
     for image in needed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from platoon.cli.options import FILE
+from platoon.cli.screen import tell_json
 from platoon.cli.task_directory import check_task_directory
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def plan(
     overlays = [read_overlay(path) for path in overlay_dirs]
     found = _to_dict(preview_task(task_dir, name=name, index=index, overlays=overlays, refuse=refuse))
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, sort_keys=True))
+        tell_json(found)
     else:
         show_plan(found)
     if found["refused"] is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from platoon.cli.options import FILE
-from platoon.cli.screen import warn
+from platoon.cli.screen import tell_json, warn
 from platoon.config.text import counted
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def owners(files: tuple[Path, ...], out: Path | None, as_json: bool, platform: s
             "rule": OWNERS_RULE,
             "out": None if out is None else str(out),
         }
-        click.echo(json.dumps(row, ensure_ascii=True, sort_keys=True))
+        tell_json(row)
     elif out is None:
         click.echo(manifest.data, nl=False)
 

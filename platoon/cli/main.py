@@ -12,7 +12,7 @@ import click
 
 from platoon import exits
 from platoon.cli.problems import told
-from platoon.cli.screen import open_streams, warn
+from platoon.cli.screen import give_up_results, open_streams, warn
 from platoon.config.text import short_path
 from platoon.errors import PlatoonError
 from platoon.host.interrupts import Interrupts
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
         warn(told(error))
         sys.exit(error.exit_code)
     except OSError as error:
-        click.echo(f"platoon: {short_path(str(error.filename or 'the system'))}: {error.strerror or error}", err=True)
-        warn(f"platoon: {error.filename or 'the system'}: {error.strerror or error}")
+        warn(f"platoon: {short_path(str(error.filename or 'the system'))}: {error.strerror or error}")
+        give_up_results()
         sys.exit(exits.FAILED)
     sys.exit(exits.DONE)

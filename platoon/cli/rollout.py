@@ -16,6 +16,7 @@ import click
 
 from platoon.cli.options import FILE, overrides_argument
 from platoon.cli.problems import of_configuration
+from platoon.cli.screen import tell_json
 
 if TYPE_CHECKING:
     from platoon.episodes.result import RolloutResult
@@ -73,7 +74,7 @@ def rollout(config: Path, overrides: tuple[str, ...], *, as_json: bool, whole: b
     if isinstance(result, str):
         sys.exit(EXIT_CODES[result])
     if as_json:
-        click.echo(json.dumps(result.summary(), ensure_ascii=False))
+        tell_json(result.summary())
     else:
         _show(result, request.output_dir, whole=whole)
     sys.exit(exits.DONE if result.outcome.trainable else exits.FAILED)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from platoon.cli.screen import tell
 from platoon.config.text import counted
 
 
@@ -32,7 +33,7 @@ def reap(run_dir: Path, provider: str, options: tuple[str, ...]) -> None:
     from platoon.sandbox.reaping import reap_run
 
     reaped = asyncio.run(reap_run(run_dir, provider, _parse(options)))
-    click.echo(f"{counted(reaped.count, 'sandbox', 'sandboxes')} of {run_dir} ended")
+    tell(f"{counted(reaped.count, 'sandbox', 'sandboxes')} of {run_dir} ended")
     if reaped.failure:
         raise SandboxLeft(reaped.failure)
     if not reaped.count and not run_dir.is_dir():

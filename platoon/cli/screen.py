@@ -3,12 +3,14 @@ and nowhere else, and lines beside them on standard error."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from platoon.config.text import printable
 
@@ -33,21 +35,77 @@ def screen() -> Console:
 
 def warn(text: str) -> None:
     """A line on standard error. Where that is closed or full it is lost, and changes nothing else."""
-    import click
-
     with suppress(OSError):
-        click.echo(text, err=True)
+        _write(sys.stderr, text)
+
+
+def tell(text: str) -> None:
+    """A line of a result on standard output."""
+    _write(sys.stdout, text)
+
+
+def tell_json(value: Any) -> None:
+    """A value for programs, as one line of ASCII: whatever the encoding of standard output, it is JSON."""
+    tell(json.dumps(value, sort_keys=True))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
 def open_streams() -> None:
-    """Gives a standard stream that the caller closed to nobody: else the next file that is opened would take its number, and what
-    this process and its children tell would go into that."""
+    """Makes the standard streams fit to be written to at any time.
+
+    A stream that the caller closed goes to nobody: else the next file that is opened would take its number, and what this process
+    and its children tell would go into that. One whose reader leaves goes to nobody from then on: who reads the first line only
+    ends no work. What a stream's encoding lacks is written as a backslash and a number.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115  because it stays
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        # Others are the caller's own, who put them there.
+        if isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
+            setattr(sys, name, _lasting(stream))
+
+
+def give_up_results() -> None:
+    """Drops what standard output does not take, so that the end of the interpreter does not fail over it again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _send_to_nobody(sys.stdout.fileno())
+
+
+class _LastingFile(io.FileIO):
+    """A descriptor that goes to nobody once nobody reads it; standard error fails for no other reason either."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            _send_to_nobody(self.fileno())
+        except OSError:
+            if self.fileno() != STANDARD_ERROR:
+                raise
+        return memoryview(data).nbytes
+
+
+def _lasting(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    stream.flush()
+    file = io.BufferedWriter(_LastingFile(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(file, stream.encoding, "backslashreplace", line_buffering=stream.line_buffering)
+
+
+def _send_to_nobody(descriptor: int) -> None:
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nobody, descriptor)
+    os.close(nobody)
 
 
 def print_table(

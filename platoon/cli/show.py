@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from platoon.cli.options import FILE
-from platoon.cli.screen import print_table, say, screen, warn
+from platoon.cli.screen import print_table, say, screen, tell_json, warn
 from platoon.pipeline.layout import DEFAULT_RESULTS
 
 
@@ -24,9 +24,7 @@ def show(results: Path, as_json: bool) -> None:
     summary = read_summary(results)
     old = list(outdated(results, summary))
     if as_json:
-        import json
-
-        click.echo(json.dumps(summary, sort_keys=True))
+        tell_json(summary)
         for line in old:
             warn(line)
         return
