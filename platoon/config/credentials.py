@@ -32,7 +32,8 @@ _DIGEST = re.compile(r"sha(?:256|512):")
 # `name@version` stands there, and no user.
 _WITHOUT_USERS = ("hf:", "harbor:")
 # A program's repository, by its path or as SSH has it, and its commit.
-_ADAPTER = re.compile(r"(?:^|(?<=[^\w@:.-]))adapter:(?:[^:@]*@(?=(?:[0-9a-f]{40}|[0-9a-f]{64})(?![0-9a-f]))|git@(?=[^:@]+:))")
+_COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?![0-9a-f])")
+_ADAPTER = re.compile(rf"(?:^|(?<=[^\w@:.-]))adapter:(?:[^:@]*@(?={_COMMIT.pattern})|git@(?=[^:@]+:))")
 
 _PARAMETER = re.compile(r"(?P<start>[?&;])(?P<name>[\w.%-]+)=[^&;#\s'\"]+")
 _HEADER = re.compile(
@@ -92,6 +93,9 @@ def _hidden_in_run(run: str) -> str:
     while position < last and (start := _HOST.search(run, position)) is not None:
         out += [_hidden_in_path(run[position : start.start()]), start[0]]
         before, position = run[: start.start()][-10:].lower(), start.end()
+        if before.endswith("file:") and len(start[0]) > len("//"):
+            # No host: a path begins.
+            continue
         ended = _AFTER_HOST.search(run, position)
         host = run[position : ended.start() if ended is not None else len(run)]
         cut = position + _after_at(host)
@@ -100,7 +104,7 @@ def _hidden_in_run(run: str) -> str:
             cut = max(last, position)
         user = run[position:cut]
         if user:
-            out.append(user if _is_plain(user, before, run[cut : cut + 10]) else f"{HIDDEN}@")
+            out.append(user if _is_plain(user, before, run[cut : cut + 65]) else f"{HIDDEN}@")
             position = cut
     return "".join([*out, _hidden_in_path(run[position:])])
 
@@ -109,7 +113,8 @@ def _is_plain(user: str, before: str, after: str) -> bool:
     """Whether what ends in an `@` is no secret: a user of SSH, a name before a version or a digest."""
     if _DIGEST.match(after):
         return True
-    return before.endswith(("ssh:", *_WITHOUT_USERS)) and _COLON.search(user) is None
+    without_secret = before.endswith(("ssh:", *_WITHOUT_USERS)) or (before.endswith("adapter:") and _COMMIT.match(after))
+    return bool(without_secret) and _COLON.search(user) is None
 
 
 def _hidden_in_path(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, left by their reader or of a poor encoding change neither the exit code nor what is told."""
+"""Standard streams that are closed, full, left by their reader or of a poor encoding change no exit code and lose no work."""
 
 from __future__ import annotations
 
