@@ -71,12 +71,12 @@ def platoon() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line, of this process where `arguments` is None, and exits with a code of `platoon.exits`."""
-    if arguments is None:
-        ensure_utf8()
     # Long texts are tokenized one at a time, in threads that exist already: a pool of its own would only warn of forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     open_streams()
     try:
+        if arguments is None:
+            ensure_utf8()
         platoon.main(args=arguments, standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)

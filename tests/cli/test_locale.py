@@ -20,6 +20,7 @@ environments:
 """
 FILES = {"task.toml": "", "instruction.md": "löse es", "tests/test.sh": "true", "environment/ünï/cödé.txt": "x"}
 START = "import sys; sys.path.insert(0, {!r}); from platoon.cli.main import main; main()"
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -58,9 +59,23 @@ def locked(root: Path, variables: dict[str, str], *start: str) -> bytes:
 )
 def test_a_locale_without_an_encoding(tmp_path: Path, start: tuple[str, ...]) -> None:
     write(tmp_path)
-    text = locked(tmp_path, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, *start)
+    text = locked(tmp_path, C_LOCALE, *start)
     assert '"kä"'.encode() in text
     assert "ünï/cödé.txt".encode() in text
+
+
+@pytest.mark.parametrize("argv", [["-"], ["/dev/stdin"], ["-", "harbor"]])
+def test_a_program_from_a_pipe_is_refused(tmp_path: Path, argv: list[str]) -> None:
+    argv = [sys.executable, *argv, "--help"]
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    text = START.format(ROOT).encode()
+    done = subprocess.run(argv, input=text, timeout=60, cwd=tmp_path, env={**env, **C_LOCALE}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (exits.CONFIG, b"")
+    assert done.stderr.endswith(b"cannot be started again as UTF-8 (set PYTHONUTF8=1)\n")
+    done = subprocess.run(
+        argv, input=text, timeout=60, cwd=tmp_path, env={**env, "PYTHONUTF8": "1"}, capture_output=True, check=True
+    )
+    assert done.stdout.startswith(b"Usage: ")
 
 
 def test_a_locale_of_another_encoding(tmp_path: Path, latin: dict[str, str]) -> None:
