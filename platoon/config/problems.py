@@ -66,8 +66,9 @@ def from_validation_error(error: ValidationError, model: type[Any], values: Any,
         if kind == PROBLEMS_ERROR:
             found.extend(_placed(problem, path, file_of) for problem in context["problems"])
         elif kind == "extra_forbidden":
-            advice = nearest(path[-1], known_keys(model, path[:-1]) - {path[-1]})
-            found.append(Problem("unknown key", key=".".join(path), file=file_of(path), advice=advice))
+            problem = _unknown_key(model, path, file_of)
+            if problem not in found:
+                found.append(problem)
         else:
             if path not in rules:
                 found.append((path, "" if kind == "missing" else f", got {show(item['input'])}"))
@@ -82,8 +83,21 @@ def from_validation_error(error: ValidationError, model: type[Any], values: Any,
     ]
 
 
+def _unknown_key(model: type[Any], path: tuple[str, ...], file_of: FileOf) -> Problem:
+    forms = [_fields(found).keys() for found in _at(model, path[:-1]) if _is_model(found)]
+    if any(path[-1] in names for names in forms):
+        others = sorted({name for names in forms if path[-1] not in names for name in names})
+        return Problem(
+            f"does not go with {', '.join(others)}", key=".".join(path), file=file_of(path), advice="give one or the other"
+        )
+    return Problem("unknown key", key=".".join(path), file=file_of(path), advice=nearest(path[-1], known_keys(model, path[:-1])))
+
+
 def _nearest_branches(errors: Sequence[ErrorDetails], model: type[Any], values: Any) -> list[ErrorDetails]:
-    """The errors without those of a union's alternatives that the value is further from than from another."""
+    """The errors without those of a union's alternatives that the value is further from than from another.
+
+    A value that mixes alternatives, each of which refuses a key of another, is told by the first.
+    """
     branches: dict[tuple[str, ...], dict[str, list[ErrorDetails]]] = {}
     for item in errors:
         place, branch = _branch(item["loc"], values, item["type"])
@@ -93,8 +107,16 @@ def _nearest_branches(errors: Sequence[ErrorDetails], model: type[Any], values: 
         named = {branch: items for branch, items in found.items() if branch}
         distances = {branch: _distance(place, branch, items, model, values) for branch, items in named.items()}
         least = min(distances.values(), default=None)
-        left_out |= {id(item) for branch, items in named.items() if distances[branch] != least for item in items}
+        near = [branch for branch in named if distances[branch] == least]
+        if all(_refuses_key_of_another(named[branch], model, values) for branch in near):
+            near = near[:1]
+        left_out |= {id(item) for branch, items in named.items() if branch not in near for item in items}
     return [item for item in errors if id(item) not in left_out]
+
+
+def _refuses_key_of_another(items: Sequence[ErrorDetails], model: type[Any], values: Any) -> bool:
+    paths = (_place(item["loc"], values, item["type"]) for item in items if item["type"] == "extra_forbidden")
+    return any(path[-1] in known_keys(model, path[:-1]) for path in paths)
 
 
 def _distance(

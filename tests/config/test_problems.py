@@ -35,6 +35,23 @@ class Model(ConfigModel):
         ({"items": [{"path": 1, "fields": "a"}]}, ["items.0.path: must be text, got 1", 'items.0.fields: must be a list, got "a"']),
         ({"items": ["a", {"nams": ["a"]}]}, ["items.1.names: is required", "items.1.nams: unknown key (did you mean names?)"]),
         ({"items": [{"path": "a", "filds": []}]}, ["items.0.filds: unknown key (did you mean fields?)"]),
+        ({"items": [{"path": "a", "names": ["a"]}]}, ["items.0.names: does not go with fields, path (give one or the other)"]),
+        ({"items": [{"fields": [], "names": ["a"]}]}, ["items.0.fields: does not go with names (give one or the other)"]),
+        (
+            {"items": [{"path": "a", "names": ["a"], "more": 1}]},
+            [
+                "items.0.names: does not go with fields, path (give one or the other)",
+                "items.0.more: unknown key (known here: fields, names, path)",
+            ],
+        ),
+        (
+            {"items": [{"more": 1}]},
+            [
+                "items.0.path: is required",
+                "items.0.more: unknown key (known here: fields, names, path)",
+                "items.0.names: is required",
+            ],
+        ),
         ({"items": [3]}, ["items.0: must be text or must be a mapping, got 3"]),
         (
             {"items": [{"names": "a"}, 3]},
