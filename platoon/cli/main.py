@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from platoon.cli.problems import told
 from platoon.cli.screen import give_up_results, open_streams, warn
 from platoon.config.text import short_path
 from platoon.errors import PlatoonError
-from platoon.host.interrupts import Interrupts
+from platoon.host.interrupts import Interrupts, handlers_restored
 from platoon.host.utf8 import ensure_utf8
 
 # Command -> (module below platoon.cli, one line for the listing). The attribute in the module bears the command's name, `-` as `_`.
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        with Interrupts(lambda text: warn(f"platoon: {text}")):
+        with Interrupts(warn):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,7 +70,15 @@ def platoon() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line, of this process where `arguments` is None, and exits with a code of `platoon.exits`."""
+    """Runs the command line, of this process where `arguments` is None, and exits with a code of `platoon.exits`.
+
+    A caller who gives arguments and catches the exit has its signal handlers back.
+    """
+    with nullcontext() if arguments is None else handlers_restored():
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     # Long texts are tokenized one at a time, in threads that exist already: a pool of its own would only warn of forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     open_streams()

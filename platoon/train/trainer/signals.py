@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from platoon import exits
 from platoon.config.text import short_seconds
-from platoon.host.interrupts import ENDING, Interrupts
+from platoon.host.interrupts import ENDING, Interrupts, takes_signals
 
 WATCHDOG_CHECK_S = 60.0
 WATCHDOG_WARNS_AT = 0.75
@@ -61,6 +61,7 @@ class StopRequest:
 
 class SignalHandlers:
     """Installs the handlers for the life of a context, on a running loop. `Interrupts` that are there go on before and after.
+    In a thread that is not the main one there are none.
 
     then: what ends before the stop, told with it.
     """
@@ -74,6 +75,8 @@ class SignalHandlers:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> SignalHandlers:
+        if not takes_signals():
+            return self
         self._loop = asyncio.get_running_loop()
         for number in (*ENDING, signal.SIGUSR1):
             self._before[number] = signal.getsignal(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -189,3 +190,17 @@ def test_a_budget_keeps_what_saving_and_a_step_take() -> None:
 
 def test_a_short_budget_still_trains() -> None:
     assert TimeBudget(100.0, lambda: 0.0).left_s() == 75.0
+
+
+def test_a_loop_in_a_thread_leaves_signals_to_the_main_one() -> None:
+    before = [signal.getsignal(number) for number in interrupts.ENDING]
+    found: list[object] = []
+
+    async def loop() -> None:
+        with SignalHandlers(StopRequest(), lambda text: None):
+            found.extend(signal.getsignal(number) for number in interrupts.ENDING)
+
+    thread = threading.Thread(target=lambda: asyncio.run(loop()))
+    thread.start()
+    thread.join()
+    assert found == before == [signal.getsignal(number) for number in interrupts.ENDING]
