@@ -74,13 +74,34 @@ def test_a_recipe_from_another_folder(
     assert (results / "main/inputs/plan.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("settings", [[], ["--config", "results=mine"], ["--configfile", "settings.yaml"]])
+def test_a_dry_run_by_any_name_plans_and_what_makes_nothing_is_told_alone(
+    make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    """Of what is not there yet, none is asked for."""
+    recipe = make_recipe() / "recipe.yaml"
+    for spelling in ("--dry-run", "--dryrun", "-n", "-pn"):
+        code, lines = prepare(recipe, spelling)
+        assert (code, lines[-1]) == (exits.FAILED, "not ready: 8 steps to do"), lines
+        assert "would resolve main" in lines
+    for option, told in (("--unlock", "Unlocked working directory."), ("--list", "prepare ("), ("--summary", "output_file\t")):
+        code, lines = prepare(recipe, option)
+        assert code == exits.DONE and any(line.startswith(told) for line in lines), lines
+        assert not any(line.startswith(("ready", "not ready")) for line in lines)
+    assert not (tmp_path / "somewhere else/results").exists()
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["--config", "results=mine"], ["--configfile", "settings.yaml"], ["--profile", "./profile"]]
+)
 def test_a_recipe_is_ready_when_no_task_would_be_refused(
     settings: list[str], make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
 ) -> None:
-    """Asked each time, wherever the results lie, and in a dry run that has nothing to do."""
+    """Asked each time, wherever the workflow was told that results lie, and in a dry run that has nothing to do."""
     root = make_recipe()
-    (tmp_path / "somewhere else/settings.yaml").write_text("results: other\n")
+    folder = tmp_path / "somewhere else"
+    (folder / "settings.yaml").write_text("results: other\n")
+    (folder / "profile").mkdir()
+    (folder / "profile/profile.yaml").write_text("cores: 1\nconfigfile: [settings.yaml]\n")
     stack = root / "data/tasks/t1/environment/docker-compose.yaml"
     stack.write_text("services:\n  main: {image: busybox}\n  store: {image: redis}\n")
     for options in ([], [], ["--dry-run"]):
