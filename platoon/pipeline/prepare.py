@@ -101,10 +101,11 @@ def _hear(argv: Sequence[str], dry_run: bool, console: Console) -> _Heard:
                     warned.add(text)
                     console.say(text)
             heard.code = process.wait()
-        except SystemExit:
-            # TERM, which came to this process alone. The way out waits for the workflow.
+        except (KeyboardInterrupt, SystemExit):
+            # INT or TERM, which may have come to this process alone.
             process.terminate()
             console.say("steps under way end first")
+            process.communicate()
             raise
     return heard
 

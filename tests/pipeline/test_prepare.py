@@ -155,12 +155,14 @@ def test_profiles(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, lis
     assert "no profile is called nowhere (known here: " in lines[-1]
 
 
-def test_a_terminated_command_waits_for_its_workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ending", [SystemExit(exits.TERMINATED), KeyboardInterrupt()], ids=["TERM", "INT"])
+def test_a_signalled_command_waits_for_its_workflow(ending: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is asked to end, and ends its steps first."""
     text = """
 import pathlib, signal, sys, time
 def end(*_):
-    time.sleep(0.3)
+    print("x" * 200_000, flush=True)
+    time.sleep(0.6)
     pathlib.Path("ended").touch()
     sys.exit(1)
 signal.signal(signal.SIGTERM, end)
@@ -168,17 +170,17 @@ print("2026-01-01 00:00:00 make it", flush=True)
 time.sleep(20)
 """
 
-    class Terminated(Console):
+    class Signalled(Console):
         def say(self, text: str) -> None:
             told.append(text)
             if text == "make it":
-                raise SystemExit(exits.TERMINATED)
+                raise ending
 
     told: list[str] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workflow, "command", lambda *_, **__: [sys.executable, "-c", text])
     recipe = Recipe.model_validate({"runs": {"main": {"config": "rl.yaml"}}})
-    with pytest.raises(SystemExit) as stop:
-        workflow.prepare(Path("r.yaml"), recipe, site=None, profile="local", dry_run=False, extra=(), console=Terminated())
-    assert (stop.value.code, told) == (exits.TERMINATED, ["make it", "steps under way end first"])
+    with pytest.raises(type(ending)) as stop:
+        workflow.prepare(Path("r.yaml"), recipe, site=None, profile="local", dry_run=False, extra=(), console=Signalled())
+    assert stop.value is ending and told == ["make it", "steps under way end first"]
     assert Path("ended").exists()
