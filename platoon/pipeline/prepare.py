@@ -19,14 +19,14 @@ from pathlib import Path
 from platoon import exits
 from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
-from platoon.host.console import Console
+from platoon.host.console import Console, near
 from platoon.host.processes import die_with_parent
 from platoon.pipeline.job_lines import FAILED, TIMED
 from platoon.pipeline.outcome import ASKED, Outcome, outcome_of
-from platoon.pipeline.played import check_units
+from platoon.pipeline.played import check_units, unfetched
 from platoon.pipeline.recipe import Recipe
 from platoon.shipped import snakefile
-from platoon.site import DEFAULTS, load_site, site_file
+from platoon.site import DEFAULTS, Site, load_site, site_file
 
 PROFILE = "local"
 KEPT_LINES = 60
@@ -68,16 +68,25 @@ def prepare(
         for line in heard.lines:
             console.say(line)
         return exits.DONE
-    if outcome.dry_run and heard.steps:
-        console.say(f"not ready: {counted(heard.steps, 'step')} to do")
-        return exits.FAILED
+    results, site_here = Path(outcome.results), load_site(_site_of_rules(site, profile))
     try:
-        check_units(recipe, path.parent, Path(outcome.results), load_site(_site_of_rules(site, profile)), console)
+        if outcome.dry_run and (steps := heard.steps or _would_fetch(recipe, results, site_here, console)):
+            console.say(f"not ready: {counted(steps, 'step')} to do")
+            return exits.FAILED
+        check_units(recipe, path.parent, results, site_here, console)
     except ConfigError:
         console.say(f"not ready: {path}")
         raise
     console.say(f"ready: {path}" if heard.steps else f"ready: {path}, nothing to do")
     return exits.DONE
+
+
+def _would_fetch(recipe: Recipe, results: Path, site: Site, console: Console) -> int:
+    """Tells for how many configurations a check of the tasks would fetch first, which a dry run leaves alone."""
+    configs = unfetched(recipe, results, site)
+    for config in configs:
+        console.say(f"would fetch again what the cache in {near(site.cache)} lacks of {config}")
+    return len(configs)
 
 
 def _hear(argv: Sequence[str], dry_run: bool, console: Console) -> _Heard:

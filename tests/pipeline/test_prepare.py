@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,6 +123,24 @@ def test_settings_of_the_workflow_do_not_take_the_recipes_place(form: list[str],
     assert argv.count("--config") == 1 and "-C" not in argv
     place = argv.index("--config")
     assert argv[place + 1 : place + 3] == ["results=mine", f"recipe={tmp_path / 'r.yaml'}"]
+
+
+def test_a_dry_run_fetches_nothing_that_the_cache_lost(
+    make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    """It tells that it would; the run fetches and says where to."""
+    recipe = make_recipe() / "recipe.yaml"
+    assert prepare(recipe)[0] == 0
+    cache = tmp_path / "cache"
+    shutil.rmtree(cache)
+    for _ in range(2):
+        code, lines = prepare(recipe, "-n")
+        assert code == exits.FAILED and not cache.exists(), lines
+        told = [f"would fetch again what the cache in {cache} lacks of configs/{name}.yaml" for name in ("sft", "rl")]
+        assert lines == [*told, "not ready: 2 steps to do"]
+    code, lines = prepare(recipe)
+    assert code == 0 and f"the cache in {cache} lacks data of these inputs: fetching it again" in lines
+    assert prepare(recipe, "-n") == (0, [f"ready: {recipe}, nothing to do"])
 
 
 def test_another_recipe_in_the_settings_is_refused(tmp_path: Path) -> None:
