@@ -20,13 +20,14 @@ from platoon.pipeline.recipe import Recipe
 from platoon.site import Site
 from platoon.train.components.entries import EntryTasks
 from platoon.train.config_defs.run import RunConfig
+from platoon.train.dispatch.setup import run_order
 
 
 def played_entries(inputs: RunInputs, config: RunConfig | EvaluationConfig, base: Path) -> list[EntryTasks]:
     """The entries with the tasks of the split that is played; [] for a trainer that plays none.
 
-    base: what relative paths are relative to. Raises ConfigError with every task that its service would refuse to open, and as
-    `entry_tasks`.
+    base: what relative paths are relative to. Raises ConfigError with every task that its service would refuse to open, for a run
+    that no order of its tasks is for, and as `entry_tasks`.
     """
     if isinstance(config, RunConfig) and config.trainer != "rl":
         return []
@@ -37,7 +38,10 @@ def played_entries(inputs: RunInputs, config: RunConfig | EvaluationConfig, base
         await check_tasks(entries, split)
         return entries
 
-    return asyncio.run(listed())
+    entries = asyncio.run(listed())
+    if isinstance(config, RunConfig):
+        run_order(config, {entry.label: entry.tasks for entry in entries})
+    return entries
 
 
 def check_played(inputs: RunInputs, base: Path) -> None:
