@@ -1,5 +1,7 @@
 # What every stage shares: the recipe, the command, the shape of names.
 
+import atexit
+import os
 import shlex
 import sys
 from functools import cache
@@ -8,6 +10,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from platoon.errors import ConfigError
+from platoon.pipeline.outcome import ASKED, tell
 from platoon.pipeline.recipe import open_recipe
 from platoon.pipeline.sources import read_sources
 from platoon.report.figures import FIGURES
@@ -25,6 +28,9 @@ UNITS = [*RECIPE.runs, *(f"eval-{name}" for name in RECIPE.evaluations)]
 # Each configuration is read once, however many rules and units ask for its files.
 sources = cache(read_sources)
 RESULTS = str(config.get("results", "results")).rstrip("/")
+
+if ASKED in os.environ and workflow.is_main_process:
+    atexit.register(tell, workflow, Path(RESULTS).absolute())
 
 
 pathvars:

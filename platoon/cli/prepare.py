@@ -13,7 +13,7 @@ from platoon.cli.options import FILE, common
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("config", type=FILE)
 @click.argument("extra", nargs=-1, metavar="[SNAKEMAKE OPTIONS]...", type=click.UNPROCESSED)
-@click.option("--dry-run", is_flag=True, help="Tell what would be done; exit 1 when that is anything.")
+@click.option("--dry-run", "--dryrun", "-n", is_flag=True, help="Tell what would be done; exit 1 when that is anything.")
 @click.option("--profile", default="local", show_default=True, help="Workflow profile: a shipped one, or a folder.")
 @common
 def prepare(

@@ -126,9 +126,9 @@ def restore(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path, s
 
     Raises NotPreparedError when the data is no longer what was locked.
     """
-    if not _missing(datasets, site):
+    if not cache_lacks(datasets, site):
         return False
-    console.say(f"the cache {near(site.cache)} lacks data of these inputs: fetching it again")
+    console.say(f"the cache in {near(site.cache)} lacks data of these inputs: fetching it again")
     found = lock_datasets(resolved, base, site, console, recorded_datasets(datasets, site))
     if found == datasets:
         return True
@@ -138,11 +138,12 @@ def restore(resolved: ResolvedConfig, datasets: Mapping[str, Any], base: Path, s
         for entry in found[key]
         if entry not in datasets[key]
     ]
-    rule = f"{', '.join(changed)}: the data is no longer what was locked, and the cache {near(site.cache)} does not hold what was"
+    rule = f"{', '.join(changed)}: the data is no longer what was locked, and the cache in {near(site.cache)} does not hold it"
     raise NotPreparedError(Problem(rule, advice="run platoon prepare"))
 
 
-def _missing(datasets: Mapping[str, Any], site: Site) -> bool:
+def cache_lacks(datasets: Mapping[str, Any], site: Site) -> bool:
+    """Whether `restore` would have to fetch anything."""
     cache = HarborCache(site.harbor_cache)
     if not all(chat_path(site, entry["digest"]).is_file() for entry in datasets["chat"]):
         return True

@@ -12,22 +12,21 @@ import re
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from platoon import exits
-from platoon.config.load import load
 from platoon.config.text import counted
 from platoon.errors import ConfigError, NotPreparedError, PlatoonError, Problem
-from platoon.host.console import Console
+from platoon.host.console import Console, near
 from platoon.host.processes import die_with_parent
 from platoon.pipeline.job_lines import FAILED, TIMED
-from platoon.pipeline.layout import DEFAULT_RESULTS
-from platoon.pipeline.played import check_units
+from platoon.pipeline.outcome import ASKED, Outcome, outcome_of
+from platoon.pipeline.played import check_units, unfetched
 from platoon.pipeline.recipe import Recipe
 from platoon.shipped import snakefile
-from platoon.site import DEFAULTS, load_site, site_file
+from platoon.site import DEFAULTS, Site, load_site, site_file
 
 PROFILE = "local"
 KEPT_LINES = 60
@@ -37,9 +36,19 @@ RULES = ("resolve", "lock", "plan", "image_map")
 TARGET = "all inputs are there"
 # How our own commands begin a line that a person should see whatever becomes of the step.
 WARNING = "warning: "
-# A dry run's lines are Snakemake's own.
-_PLANNED = re.compile(r"^Job \d+: (?P<message>.+)$")
+# A dry run's lines and those of jobs on other machines are Snakemake's own.
+_UNTIMED = re.compile(r"^Job \d+: (?P<message>.+)$")
 _STATUS = re.compile(r"(?:exit status|exit code|exit codes?:?) (?P<code>\d+)")
+
+
+@dataclass
+class _Heard:
+    """What the workflow wrote and how it ended. steps: how many it began, or would."""
+
+    lines: list[str] = field(default_factory=list)
+    steps: int = 0
+    outcome: Outcome | None = None
+    code: int = 0
 
 
 def prepare(
@@ -49,44 +58,73 @@ def prepare(
 
     Raises ConfigError when a step refused its configuration, and with what runs and evaluations would refuse of their tasks.
     """
-    tail: deque[str] = deque(maxlen=KEPT_LINES)
+    heard = _hear(command(path, site=site, profile=profile, dry_run=dry_run, extra=extra), dry_run, console)
+    if heard.code != 0:
+        console.say(f"not ready: {path}")
+        raise _failure(heard)
+    outcome = heard.outcome
+    if outcome is None or not outcome.executed:
+        # Options that make nothing (--list, --unlock): what they tell is all.
+        for line in heard.lines:
+            console.say(line)
+        return exits.DONE
+    results, site_here = Path(outcome.results), load_site(_site_of_rules(site, profile))
+    try:
+        if outcome.dry_run and (steps := heard.steps or _would_fetch(recipe, results, site_here, console)):
+            console.say(f"not ready: {counted(steps, 'step')} to do")
+            return exits.FAILED
+        check_units(recipe, path.parent, results, site_here, console)
+    except ConfigError:
+        console.say(f"not ready: {path}")
+        raise
+    console.say(f"ready: {path}" if heard.steps else f"ready: {path}, nothing to do")
+    return exits.DONE
+
+
+def _would_fetch(recipe: Recipe, results: Path, site: Site, console: Console) -> int:
+    """Tells for how many configurations a check of the tasks would fetch first, which a dry run leaves alone."""
+    configs = unfetched(recipe, results, site)
+    for config in configs:
+        console.say(f"would fetch again what the cache in {near(site.cache)} lacks of {config}")
+    return len(configs)
+
+
+def _hear(argv: Sequence[str], dry_run: bool, console: Console) -> _Heard:
+    """Runs the workflow to its end and tells its steps and what its commands warn of, each warning once."""
+    heard = _Heard()
     warned = set[str]()
-    steps = 0
-    with _workflow(command(path, site=site, profile=profile, dry_run=dry_run, extra=extra)) as process:
+    with _workflow(argv) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
                 text = line.rstrip("\n")
-                tail.append(text)
-                if (found := (_PLANNED if dry_run else TIMED).match(text)) and found["message"] != TARGET:
-                    steps += 1
+                if (outcome := outcome_of(text)) is not None:
+                    heard.outcome = outcome
+                    continue
+                heard.lines.append(text)
+                if (found := TIMED.match(text) or _UNTIMED.match(text)) and found["message"] != TARGET:
+                    heard.steps += 1
                     console.say(f"{'would ' if dry_run else ''}{found['message']}")
                 elif text.startswith(WARNING) and text not in warned:
                     # Units that share a dataset are warned of the same.
                     warned.add(text)
                     console.say(text)
-        except SystemExit:
-            # TERM, which came to this process alone. The way out waits for the workflow.
+            heard.code = process.wait()
+        except (KeyboardInterrupt, SystemExit):
+            # INT or TERM, which may have come to this process alone.
             process.terminate()
             console.say("steps under way end first")
+            process.communicate()
             raise
-        code = process.wait()
-    if code == 0:
-        if dry_run and steps:
-            console.say(f"not ready: {counted(steps, 'step')} to do")
-            return exits.FAILED
-        try:
-            check_units(recipe, path.parent, _results(extra), load_site(_site_of_rules(site, profile)), console)
-        except ConfigError:
-            console.say(f"not ready: {path}")
-            raise
-        console.say(f"ready: {path}" if steps else f"ready: {path}, nothing to do")
-        return exits.DONE
-    report = "\n".join(_relevant(tail))
-    console.say(f"not ready: {path}")
-    if exits.CONFIG in {int(found["code"]) for line in tail for found in _STATUS.finditer(line)}:
-        raise NotPreparedError(Problem(f"a step refused its configuration\n{report}"))
-    raise PlatoonError(f"a step failed (code {code})\n{report}")
+    return heard
+
+
+def _failure(heard: _Heard) -> PlatoonError:
+    last = heard.lines[-KEPT_LINES:]
+    report = "\n".join(_relevant(last))
+    if exits.CONFIG in {int(found["code"]) for line in last for found in _STATUS.finditer(line)}:
+        return NotPreparedError(Problem(f"a step refused its configuration\n{report}"))
+    return PlatoonError(f"a step failed (code {heard.code})\n{report}")
 
 
 def command(recipe: Path, *, site: Path | None, profile: str, dry_run: bool, extra: Sequence[str]) -> list[str]:
@@ -109,18 +147,6 @@ def _split_config(extra: Sequence[str]) -> tuple[list[str], list[str]]:
     if given := [setting for setting in found.config if setting.startswith("recipe=")]:
         raise ConfigError(Problem(f"{given[0]}: the recipe is the command's argument", key="--config", advice="leave it out"))
     return found.config, others
-
-
-def _results(extra: Sequence[str]) -> Path:
-    """The workflow's folder of results."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--directory", "-d", type=Path, default=Path())
-    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, action="extend", default=[])
-    settings, others = _split_config(extra)
-    found, _ = parser.parse_known_args(others)
-    values = {key: value for file in found.configfile for key, value in load(file).values.items()}
-    values |= dict(setting.partition("=")[::2] for setting in settings)
-    return Path(found.directory, str(values.get("results", DEFAULT_RESULTS)))
 
 
 def _site_of_rules(option: Path | None, profile: str) -> Path:
@@ -165,7 +191,11 @@ def _workflow(argv: Sequence[str]) -> subprocess.Popen[str]:
         text=True,
         errors="replace",
         # A wheel in a folder of its own, or a checkout: the child imports the same package as this process.
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_package_root(), os.environ.get("PYTHONPATH"))))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (_package_root(), os.environ.get("PYTHONPATH")))),
+            ASKED: "1",
+        },
         preexec_fn=die_with_parent(signal.SIGTERM),  # noqa: PLW1509  because it makes two system calls looked up before the fork
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -74,13 +75,34 @@ def test_a_recipe_from_another_folder(
     assert (results / "main/inputs/plan.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("settings", [[], ["--config", "results=mine"], ["--configfile", "settings.yaml"]])
+def test_a_dry_run_by_any_name_plans_and_what_makes_nothing_is_told_alone(
+    make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    """Of what is not there yet, none is asked for."""
+    recipe = make_recipe() / "recipe.yaml"
+    for spelling in ("--dry-run", "--dryrun", "-n", "-pn"):
+        code, lines = prepare(recipe, spelling)
+        assert (code, lines[-1]) == (exits.FAILED, "not ready: 8 steps to do"), lines
+        assert "would resolve main" in lines
+    for option, told in (("--unlock", "Unlocked working directory."), ("--list", "prepare ("), ("--summary", "output_file\t")):
+        code, lines = prepare(recipe, option)
+        assert code == exits.DONE and any(line.startswith(told) for line in lines), lines
+        assert not any(line.startswith(("ready", "not ready")) for line in lines)
+    assert not (tmp_path / "somewhere else/results").exists()
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["--config", "results=mine"], ["--configfile", "settings.yaml"], ["--profile", "./profile"]]
+)
 def test_a_recipe_is_ready_when_no_task_would_be_refused(
     settings: list[str], make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
 ) -> None:
-    """Asked each time, wherever the results lie, and in a dry run that has nothing to do."""
+    """Asked each time, wherever the workflow was told that results lie, and in a dry run that has nothing to do."""
     root = make_recipe()
-    (tmp_path / "somewhere else/settings.yaml").write_text("results: other\n")
+    folder = tmp_path / "somewhere else"
+    (folder / "settings.yaml").write_text("results: other\n")
+    (folder / "profile").mkdir()
+    (folder / "profile/profile.yaml").write_text("cores: 1\nconfigfile: [settings.yaml]\n")
     stack = root / "data/tasks/t1/environment/docker-compose.yaml"
     stack.write_text("services:\n  main: {image: busybox}\n  store: {image: redis}\n")
     for options in ([], [], ["--dry-run"]):
@@ -101,6 +123,24 @@ def test_settings_of_the_workflow_do_not_take_the_recipes_place(form: list[str],
     assert argv.count("--config") == 1 and "-C" not in argv
     place = argv.index("--config")
     assert argv[place + 1 : place + 3] == ["results=mine", f"recipe={tmp_path / 'r.yaml'}"]
+
+
+def test_a_dry_run_fetches_nothing_that_the_cache_lost(
+    make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    """It tells that it would; the run fetches and says where to."""
+    recipe = make_recipe() / "recipe.yaml"
+    assert prepare(recipe)[0] == 0
+    cache = tmp_path / "cache"
+    shutil.rmtree(cache)
+    for _ in range(2):
+        code, lines = prepare(recipe, "-n")
+        assert code == exits.FAILED and not cache.exists(), lines
+        told = [f"would fetch again what the cache in {cache} lacks of configs/{name}.yaml" for name in ("sft", "rl")]
+        assert lines == [*told, "not ready: 2 steps to do"]
+    code, lines = prepare(recipe)
+    assert code == 0 and f"the cache in {cache} lacks data of these inputs: fetching it again" in lines
+    assert prepare(recipe, "-n") == (0, [f"ready: {recipe}, nothing to do"])
 
 
 def test_another_recipe_in_the_settings_is_refused(tmp_path: Path) -> None:
@@ -134,12 +174,14 @@ def test_profiles(make_recipe: MakeRecipe, prepare: Callable[..., tuple[int, lis
     assert "no profile is called nowhere (known here: " in lines[-1]
 
 
-def test_a_terminated_command_waits_for_its_workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ending", [SystemExit(exits.TERMINATED), KeyboardInterrupt()], ids=["TERM", "INT"])
+def test_a_signalled_command_waits_for_its_workflow(ending: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is asked to end, and ends its steps first."""
     text = """
 import pathlib, signal, sys, time
 def end(*_):
-    time.sleep(0.3)
+    print("x" * 200_000, flush=True)
+    time.sleep(0.6)
     pathlib.Path("ended").touch()
     sys.exit(1)
 signal.signal(signal.SIGTERM, end)
@@ -147,17 +189,17 @@ print("2026-01-01 00:00:00 make it", flush=True)
 time.sleep(20)
 """
 
-    class Terminated(Console):
+    class Signalled(Console):
         def say(self, text: str) -> None:
             told.append(text)
             if text == "make it":
-                raise SystemExit(exits.TERMINATED)
+                raise ending
 
     told: list[str] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workflow, "command", lambda *_, **__: [sys.executable, "-c", text])
     recipe = Recipe.model_validate({"runs": {"main": {"config": "rl.yaml"}}})
-    with pytest.raises(SystemExit) as stop:
-        workflow.prepare(Path("r.yaml"), recipe, site=None, profile="local", dry_run=False, extra=(), console=Terminated())
-    assert (stop.value.code, told) == (exits.TERMINATED, ["make it", "steps under way end first"])
+    with pytest.raises(type(ending)) as stop:
+        workflow.prepare(Path("r.yaml"), recipe, site=None, profile="local", dry_run=False, extra=(), console=Signalled())
+    assert stop.value is ending and told == ["make it", "steps under way end first"]
     assert Path("ended").exists()

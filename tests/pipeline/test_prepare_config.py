@@ -49,6 +49,7 @@ def test_ready_means_that_no_task_would_be_refused(make_recipe: MakeRecipe, run:
     config = root / "configs/rl.yaml"
     holdout = "    index: [{metadata: [family]}]\n    holdout: {fraction: 0.3, group_by: family}"
     edit(config, holdout, "    splits: ../data/splits.json")
+    edit(config, "batch_size: 2", "batch_size: 1")
     _with_mcp_servers(root, "t2", "t4")
     Path("site.yaml").write_text("cache: cache\nruns: runs\n")
     why = "it gives agents MCP servers, which sessions do not offer (exclude_tasks leaves it out)"
@@ -66,6 +67,20 @@ def test_ready_means_that_no_task_would_be_refused(make_recipe: MakeRecipe, run:
     assert code == exits.DONE and "\nready: " in text
     assert f"warning: tasks: a run with t4 stops: {why}" in text.splitlines()
     assert run("prepare", evaluated)[0] == exits.DONE
+
+
+def test_ready_means_that_the_tasks_fill_a_batch(make_recipe: MakeRecipe, run: Run) -> None:
+    """As a run asks them to, which refuses them before it makes its directory."""
+    config = make_recipe() / "configs/rl.yaml"
+    Path("site.yaml").write_text("cache: cache\nruns: runs\n")
+    edit(config, "batch_size: 2", "batch_size: 64")
+    refused = "train.batch_size: must not exceed the 4 listed train tasks, got 64"
+    for command in ("prepare", "train"):
+        code, text = run(command, config)
+        assert code == exits.CONFIG and text.splitlines()[-1].endswith(refused), text
+    assert not Path("runs").exists()
+    edit(config, "batch_size: 64", "batch_size: 4")
+    assert run("prepare", config)[0] == exits.DONE
 
 
 def test_configurations_of_one_name_share_no_folder(make_recipe: MakeRecipe, run: Run) -> None:
