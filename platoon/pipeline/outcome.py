@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from platoon.artifacts.reading import parse_json
+
 # The variable of the environment by which a parent asks the workflow for the line.
 ASKED = "PLATOON_WORKFLOW_OUTCOME"
 _MARK = "workflow outcome: "
@@ -30,4 +32,4 @@ def tell(workflow: Any, results: Path) -> None:
 
 def outcome_of(line: str) -> Outcome | None:
     """The outcome that a line tells; None for any other line."""
-    return Outcome(**json.loads(line.removeprefix(_MARK))) if line.startswith(_MARK) else None
+    return Outcome(**parse_json(line.removeprefix(_MARK))) if line.startswith(_MARK) else None
