@@ -36,7 +36,7 @@ pub fn saved_files(mut members: Members<'_>, limits: &Limits) -> Result<Option<V
         if !is_of_image(first) {
             return Ok(None);
         }
-        is_marked |= parts.len() == 1 && MARKERS.contains(first);
+        is_marked |= member.kind != Kind::Directory && parts.len() == 1 && MARKERS.contains(first);
         let target = match member.kind {
             Kind::File if !member.is_sparse => None,
             Kind::Symlink => Some(member.link.to_vec()),

@@ -64,6 +64,7 @@ fn what_is_no_archive_of_an_image() {
         Tar::new().file("manifest.json", 0, 0).dir("usr", 0, 0),
         image.clone().dir("usr/", 0, 0),
         Tar::new().dir("blobs/", 0, 0),
+        Tar::new().dir("manifest.json/", 0, 0).dir("oci-layout/", 0, 0),
         file(Tar::new(), &ID[1..], b""),
         file(Tar::new(), "blobs/manifest.json", b""),
     ] {
