@@ -23,21 +23,6 @@ from platoon.pipeline.sources import HARBOR
 from platoon.site import Site
 from platoon.train.config_defs.entries import EnvironmentConfig
 
-# Of a fetched entry, in `--json`.
-SHOWN = (
-    "environment",
-    "lock",
-    "lock_digest",
-    "resolved",
-    "tasks",
-    "excluded",
-    "runnable",
-    "fetched",
-    "holdout",
-    "refused",
-    "changes",
-)
-
 
 class EnvironmentsFile(ConfigModel):
     """A file of environments alone, for fetching what they name."""
@@ -68,8 +53,7 @@ class FetchedEntry:
 
     def to_dict(self, *, splits: bool) -> dict[str, Any]:
         """What `--json` prints; splits: with the ids of each."""
-        row = {key: getattr(self, key) for key in (*SHOWN, *(["splits"] if splits else []))}
-        return {key: value for key, value in row.items() if value is not None}
+        return {key: value for key, value in vars(self).items() if value is not None and (splits or key != "splits")}
 
 
 def harbor_options(config: Path, site: Site, overrides: tuple[str, ...] = ()) -> list[tuple[int, str, HarborOptions]]:
