@@ -11,11 +11,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from platoon import exits
-from platoon.cli.main import main
+from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.unit
 
-Run = Callable[..., tuple[int, str, str]]
 
 UNPRIVILEGED = 65534
 
@@ -27,22 +26,6 @@ VECTOR = {
     "tests/test.sh": "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n",
 }
 VECTOR_DIGEST = "sha256:a12337cf8c38336479b07d803ca2fff3fca37ee21b3581bdd5dcca058a5be047"
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    (tmp_path / "site.yaml").write_text("cache: cache\n")
-    monkeypatch.setenv("PLATOON_SITE", str(tmp_path / "site.yaml"))
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return stop.value.code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
