@@ -100,7 +100,6 @@ class CommitTasks:
                 rule = f"commit {self.commit} of {self.store.url} has no directory {printable(path)}"
                 file = task.named_by or self.reference
                 listed[path].problems.append(Problem(rule, key=f"task {printable(task.id)}", file=file))
-        for task, path in self.wanted:
             if task.path == "." and path not in with_file:
                 listed[path].problems.append(no_single_task(self.reference))
         return {task.id: listed[path].problems for task, path in self.wanted if listed[path].problems}

@@ -51,10 +51,8 @@ class Checkout:
 
     def tracked_by_lfs(self, paths: Sequence[str]) -> list[str]:
         """Which of the paths the commit's attributes give to git LFS, as every clone of it has them. Raises GitError."""
-        names = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        told = self.git.run(
-            "check-attr", "--cached", "--stdin", "-z", "filter", stdin=names, what="its attributes could not be read"
-        )
+        arguments = ("check-attr", "--cached", "--stdin", "-z", "filter")
+        told = self.git.run(*arguments, stdin=_each_ended(paths), what="its attributes could not be read")
         path, _, value = (told.split(b"\0")[start::3] for start in range(3))
         return [os.fsdecode(name) for name, found in zip(path, value, strict=False) if found == b"lfs"]
 
@@ -64,10 +62,9 @@ class Checkout:
             # git would take a pointer that it wrote itself for a file that is as it should be.
             (self.tree / path).unlink()
         arguments = ("checkout", "--force", "--quiet", self.commit, "--pathspec-from-file=-", "--pathspec-file-nul")
-        names = b"".join(os.fsencode(path) + b"\0" for path in paths)
         git = replace(self.git, extra={**self.git.extra, "GIT_LFS_SKIP_SMUDGE": "0"})
         with _attributes(git, LFS_ATTRIBUTES):
-            git.run(*LFS_SETTINGS, *arguments, stdin=names, what="its LFS files could not be fetched")
+            git.run(*LFS_SETTINGS, *arguments, stdin=_each_ended(paths), what="its LFS files could not be fetched")
 
 
 @dataclass(frozen=True)
@@ -272,6 +269,11 @@ def open_store(url: str, tools: FetchTools, *, commit: str | None = None, shown_
         for stale in ("shallow.lock", "config.lock", "config.worktree.lock", "HEAD.lock", "info/sparse-checkout.lock"):
             (directory / stale).unlink(missing_ok=True)
         yield GitStore(git, cache)
+
+
+def _each_ended(paths: Sequence[str]) -> bytes:
+    """Paths as git reads them with `-z`."""
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
 @contextmanager
